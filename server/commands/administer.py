@@ -67,7 +67,7 @@ def opened(url: str) -> Iterator[Database]:
 @contextmanager
 def stopped(var: Path | None) -> Iterator[Services]:
     """The services of a command, for a server of `finishline up` or that of the settings."""
-    settings = read_settings() if var is None else _settings_of(VarPaths(var.absolute()))
+    settings = read_settings(**({} if var is None else VarPaths(var.absolute()).settings()))
     with opened(settings.database_url) as database:
         yield Services(settings, database, make_store(settings), OfferedBenchmarks())
 
@@ -86,14 +86,6 @@ def serving(var: Path | None) -> Iterator[Services]:
         with services.database.read(ORGANISER) as session:
             services.benchmarks.replace(those_in_force(session))
         yield services
-
-
-def _settings_of(paths: VarPaths) -> Settings:
-    return read_settings(
-        database_url=paths.database_url,
-        artifacts_dir=paths.artifacts,
-        signing_key=paths.signing_key,
-    )
 
 
 def backups_of(settings: Settings) -> Path:

@@ -49,10 +49,14 @@ class VarPaths:
     def settings(self) -> dict[str, str]:
         """Settings of the server that say where it keeps everything."""
         return {
-            "FINISHLINE_DATABASE_URL": self.database_url,
-            "FINISHLINE_ARTIFACTS_DIR": str(self.artifacts),
-            "FINISHLINE_SIGNING_KEY": str(self.signing_key),
+            "database_url": self.database_url,
+            "artifacts_dir": str(self.artifacts),
+            "signing_key": str(self.signing_key),
         }
+
+    def environment(self) -> dict[str, str]:
+        """The same as variables."""
+        return {f"FINISHLINE_{name.upper()}": value for name, value in self.settings().items()}
 
 
 def prepare_var(root: Path) -> VarPaths:

@@ -182,7 +182,7 @@ class Plan:
 
         Data sets may lie elsewhere, where FINISHLINE_DATA_DIR says so.
         """
-        settings = self.paths.settings() | {
+        settings = self.paths.environment() | {
             "FINISHLINE_DATA_DIR": os.environ.get("FINISHLINE_DATA_DIR") or str(self.paths.data),
             "FINISHLINE_BROKER_URL": self.broker_url,
             "FINISHLINE_SERVER_URL": self.url,
@@ -256,14 +256,6 @@ def worker_service(
         # Nothing is lost when a worker is killed: the server gives its attempt to the next one.
         death_signal=signal.SIGKILL,
     )
-
-
-def read_token(path: Path) -> str | None:
-    """The token in a file, or None if there is no such file or nothing in it."""
-    try:
-        return path.read_text(encoding="ascii").strip() or None
-    except (OSError, UnicodeDecodeError):
-        return None
 
 
 def server_answers(url: str) -> bool:

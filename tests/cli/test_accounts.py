@@ -7,7 +7,7 @@ import pytest
 from server.base.schema import migrate
 from server.commands.administer import keep_token, opened
 from server.commands.paths import prepare_var
-from server.commands.services import LocalWorker, read_token
+from server.commands.services import LocalWorker
 from server.commands.up import ensure_tokens
 from server.people.accounts import find_token
 from tests.support.submission_folder import write_submission
@@ -119,7 +119,7 @@ def test_missing_or_refused_tokens_are_made_with_their_roles(tmp_path):
         kept = keep_token(database, paths.token("admin"), "admin", "admin")
         paths.token("organiser").write_text("fl_of_another_database\n")
         files = ensure_tokens(paths, database, workers, said.append)
-        tokens = {name: read_token(path) for name, path in files.items()}
+        tokens = {name: path.read_text().strip() for name, path in files.items()}
         roles = {name: find_token(database, token).role for name, token in tokens.items()}
     assert said == ["made tokens for organiser (organiser), demo (submitter), worker (worker)"]
     assert tokens["admin"] == kept.secret

@@ -164,7 +164,7 @@ def served(tmp_path_factory):
     paths = VarPaths(var)
     paths.artifacts.mkdir(parents=True)
     for command in (["migrate"], ["token", "--user", "ada", "--role", "admin"]):
-        assert run_admin(paths.settings(), *command).code == 0
+        assert run_admin(paths.environment(), *command).code == 0
     load_signer(paths.signing_key)
     return var
 
