@@ -27,7 +27,6 @@ from web.entries import gained_words
 from web.formats import time_format, visible
 
 MOST_MEASUREMENTS = 4
-UNDER_WAY = {"queued": "waits until nothing else does", "running": "being measured"}
 
 
 def entry_context(session: Session, viewer: Viewer, submission: Submission) -> Context:
