@@ -10,12 +10,6 @@ from typing import Any
 from sqlalchemy import and_, func, select
 from sqlalchemy.orm import Session, selectinload
 
-from finishline.api.calibrations import (
-    BandDifference,
-    ConvergenceAt,
-    SizeComparisonView,
-    SizeFigures,
-)
 from finishline.api.schema import Schema
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.definition_tables import RcpRule, ReferencePoint, ReferenceRun
@@ -49,6 +43,12 @@ from server.base.models import (
 )
 from server.base.standing import ENDED, OPEN
 from server.base.visibility import ranks
+from server.benchmarks.calibration_views import (
+    BandDifference,
+    ConvergenceAt,
+    SizeComparisonView,
+    SizeFigures,
+)
 from server.benchmarks.definitions import definition
 from web.names import hardware_words
 

@@ -9,7 +9,6 @@ from fastapi import Depends, Header, Response
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from finishline.api.workers import ReportAnswer
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.definition_tables import TrainingPolicy
 from finishline.rules.text import count_text
@@ -59,6 +58,7 @@ from server.verifications.report_checks import (
     why_refused,
 )
 from server.verifications.states import end, move
+from server.verifications.worker_views import ReportAnswer
 from server.verifications.workers import (
     HeldError,
     pause_failing,

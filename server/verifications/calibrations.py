@@ -10,15 +10,6 @@ from pydantic import Field
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from finishline.api.calibrations import (
-    BatchSizeView,
-    CalibrationComparison,
-    CalibrationList,
-    CalibrationRuns,
-    CalibrationSummary,
-    CalibrationView,
-    ChunkView,
-)
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.measurements import PrecisionName
@@ -35,6 +26,15 @@ from server.base.models import Calibration, CalibrationRunRow, Verification
 from server.base.services import Services
 from server.base.standing import OPEN
 from server.benchmarks import calibrations as queries
+from server.benchmarks.calibration_views import (
+    BatchSizeView,
+    CalibrationComparison,
+    CalibrationList,
+    CalibrationRuns,
+    CalibrationSummary,
+    CalibrationView,
+    ChunkView,
+)
 from server.benchmarks.calibrations import (
     adopted_calibration,
     band_at,

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.orm import Session
 
-from finishline.api.workers import ProbeList, ProbeView
 from finishline.rules.measurements import ProbeAnswer, WorkerProbe
 from finishline.rules.verification.utilisation import TOLERANCE
 from server.base.database import utc_now
@@ -18,6 +17,7 @@ from server.base.models import WorkerProbeRow, WorkerRow
 from server.people.audit import audited
 from server.people.callers import Caller
 from server.people.declared import Routes
+from server.verifications.worker_views import ProbeList, ProbeView
 from server.verifications.workers import find_worker, refuse_unstorable, require_own_name
 
 router = Routes(tags=["workers"])

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.api.proofs import KeyList, KeyView
+from finishline.api.schema import Schema
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.canonical import canonical, sha256_of
 from finishline.rules.measurements import PrecisionName
@@ -67,6 +67,23 @@ from server.verifications.head_to_heads import contest_of
 from server.verifications.jobs import sealed_with, trainings_of, trains_packages
 from server.verifications.report_checks import posted_events
 from server.verifications.views import shown_report
+
+
+class KeyView(Schema):
+    """A public key in hex; `id` is the first 16 hex digits of its SHA-256."""
+
+    id: str
+    algorithm: Literal["ed25519"] = "ed25519"
+    public_key: str
+    created_at: datetime
+    current: bool
+
+
+class KeyList(Schema):
+    """Every key this server has signed with, newest first."""
+
+    keys: list[KeyView]
+
 
 router = APIRouter(tags=["proofs"])
 DSSE = "application/vnd.dsse.envelope.v1+json"

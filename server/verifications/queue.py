@@ -11,7 +11,6 @@ from fastapi import Query
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
-from finishline.api.workers import ClassQueueView, QueuedView, QueueView
 from finishline.rules.text import count_text
 from server.base.database import utc_now
 from server.base.fleet import Fleet
@@ -27,6 +26,7 @@ from server.base.standing import OPEN
 from server.base.visibility import ORGANISER, seeing
 from server.people.declared import Routes
 from server.verifications.choose import fair_order, read_turns
+from server.verifications.worker_views import ClassQueueView, QueuedView, QueueView
 
 router = Routes(tags=["workers"])
 SHOWN_PER_CLASS = 100

@@ -11,7 +11,19 @@ from pydantic_core import PydanticCustomError
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.api.workers import (
+from finishline.rules.verification.utilisation import roofline, samples_per_second
+from server.base.errors import ConflictError, ContentError
+from server.base.fleet import Fleet, list_classes, state_word
+from server.base.forms import Body, example
+from server.base.models import Attempt, BenchmarkDefinition, Submission, Verification, WorkerRow
+from server.base.paging import EPOCH, MICROSECOND
+from server.base.standing import REPORT
+from server.people.callers import Caller
+from server.people.declared import Form, Routes
+from server.verifications import probes, workers
+from server.verifications.probes import HAS_FIGURES, IS_CANARY, read_probes
+from server.verifications.queue import get_queue, read_attempts, runs_under_way
+from server.verifications.worker_views import (
     AttemptAtWorkerView,
     HardwareClassList,
     HardwareClassView,
@@ -25,18 +37,6 @@ from finishline.api.workers import (
     WorkerList,
     WorkerView,
 )
-from finishline.rules.verification.utilisation import roofline, samples_per_second
-from server.base.errors import ConflictError, ContentError
-from server.base.fleet import Fleet, list_classes, state_word
-from server.base.forms import Body, example
-from server.base.models import Attempt, BenchmarkDefinition, Submission, Verification, WorkerRow
-from server.base.paging import EPOCH, MICROSECOND
-from server.base.standing import REPORT
-from server.people.callers import Caller
-from server.people.declared import Form, Routes
-from server.verifications import probes, workers
-from server.verifications.probes import HAS_FIGURES, IS_CANARY, read_probes
-from server.verifications.queue import get_queue, read_attempts, runs_under_way
 from server.verifications.workers import find_worker
 
 LATEST_ATTEMPTS = 20
