@@ -146,7 +146,7 @@ def slowed(folder, *, seconds):
 
 @pytest.mark.usefixtures("boxed")
 def test_a_comparison_ends_early_and_its_exit_code_says_who_is_faster(package, other, finishline):
-    slow = slowed(other, seconds=1)
+    slow = slowed(other, seconds=0.5)
 
     ran = finishline("compare", str(slow), str(package), "--plain")
     assert (ran.code, "B is faster." in ran.out) == (0, True), ran.out
