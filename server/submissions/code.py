@@ -164,7 +164,7 @@ def refuse_known(session: Session, caller: Caller, package: TrainingPackage) -> 
         raise ConflictError(
             f"This code was handed in before, as submission {known.submission_id} "
             f"(/submissions/{known.submission_id}).",
-            hint=f"More runs of it: finishline verify {package.package_sha256[:12]} --again.",
+            hint=f"More runs of it: finishline verify {known.submission_id} --again.",
         )
 
 

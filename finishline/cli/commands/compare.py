@@ -58,7 +58,7 @@ def compare(
 
     Folders are trained A B B A, each pair on one seed and the same data, until the answer is clear.
 
-    The exit code is 0 if B is faster, 10 if A is faster, and 11 if nothing tells them apart.
+    Their exit code is 0 if B is faster, 10 if A is faster, and 11 if nothing tells them apart.
 
     Ids are of two submissions to one benchmark, or of two verifications of one submission.
     """
@@ -79,7 +79,7 @@ def compare(
         for name, code, own in zip("ab", (a, b), runs, strict=True):
             named = {"package_sha256": code.sha256, "title": code.manifest.title}
             document[name] = named | {"runs": own}
-        again = f"finishline compare {first} {second} --nonce {drawn}"
+        again = f"finishline compare {first} {second} --pairs {pairs} --nonce {drawn}"
         screen.answer(document, [*_sentences(found), as_it_is(f"Repeat these pairs: {again}")])
         return EXIT_CODES[found.faster]
     with connect() as server:
@@ -163,10 +163,14 @@ def _sentences(found: Comparison) -> Iterator[str]:
     pairs = count_text(found.pairs, "pair")
     for name, missed in zip("AB", found.missed, strict=True):
         if missed:
-            of = f"{missed} of {count_text(found.pairs, 'run')}"
-            yield f"{name} missed the target in {of}. Each counts as the slowest run of all."
+            yield f"{name} missed the target in {missed} of {count_text(found.pairs, 'run')}."
     if found.gap is None:
-        yield f"No time of both was measured in {pairs}."
+        told = (
+            "Nothing tells them apart"
+            if found.faster is None
+            else f"{found.faster.upper()} is faster"
+        )
+        yield f"{told}: no ratio of their times is known after {pairs}."
         return
     interval = f"95 % {found.gap.low:.2f} to {found.gap.high:.2f}"
     ratio = f"B takes {found.gap.ratio:.2f} times the time of A"

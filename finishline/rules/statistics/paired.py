@@ -108,7 +108,7 @@ def compare_pairs(
     """Compare the seconds of A and B, None for a run that missed the target.
 
     A side that misses twice within ten pairs, three times within twenty or four times later is
-    slower, unless the other one does as well: then there is nothing to compare.
+    slower, without a ratio, unless the other one does as well: then there is nothing to compare.
     """
     count = len(pairs)
     missed = tuple(sum(pair[side] is None for pair in pairs) for side in (0, 1))
@@ -116,7 +116,7 @@ def compare_pairs(
     gap = paired_gap([(b, a) for a, b in times_of(pairs)], quantum=SHORTEST_SECONDS)
     faster: Which | None = None
     if any(late):
-        faster = None if all(late) else "b" if late[0] else "a"
+        gap, faster = None, None if all(late) else "b" if late[0] else "a"
     elif gap is not None:
         # The gap is of B, its first side.
         found = schedule.faster(gap, count)
