@@ -1,6 +1,6 @@
 # What a newcomer needs: `make run` and `make test`. `make help` lists the rest.
 .DEFAULT_GOAL := help
-.PHONY: help install pictures wheels run test nightly test-firefox test-client test-integrations test-vision lint audit format migration bench chaos course clean
+.PHONY: help install pictures wheels run test nightly test-firefox test-client test-integrations test-vision lint audit format bench chaos course clean
 
 VENV := .venv
 comma := ,
@@ -121,9 +121,6 @@ audit: $(STAMP)  ## vulnerabilities: pinned packages (needs the network), and ou
 format: $(STAMP)  ## write the code as `make lint` wants it
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-
-migration: $(STAMP)  ## write the first migration's tables anew, from the models
-	$(BIN)/python -m tests.support.first_migration
 
 bench: $(STAMP)  ## measure what the server and the worker cost, and print one table
 	@$(BIN)/python -m perf.harness $(PROGRAMS)

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from finishline.rules.text import names_text
 from server.base.database import Database
+from server.base.models import Base
 from server.base.places import MIGRATIONS
 
 if TYPE_CHECKING:
@@ -27,8 +29,12 @@ NUMBERED = "0a22c18d"
 
 @cache
 def newest_revision() -> str:
-    """The beginning of the first migration's hash: another file makes another schema."""
-    return hashlib.sha256(FIRST_MIGRATION.read_bytes()).hexdigest()[:HEX_DIGITS]
+    """The beginning of a hash of the tables and of their migration: others make another schema."""
+    digest = hashlib.sha256(FIRST_MIGRATION.read_bytes())
+    for table in Base.metadata.sorted_tables:
+        parts = sorted(str(CreateIndex(index)) for index in table.indexes)
+        digest.update("".join([str(CreateTable(table)), *parts]).encode())
+    return digest.hexdigest()[:HEX_DIGITS]
 
 
 def require_current_schema(database: Database) -> str:

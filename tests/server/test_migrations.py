@@ -1,6 +1,5 @@
-"""Migrations: from nothing to the newest schema, and that models agree with them."""
+"""Migrations: from nothing to the newest schema."""
 
-import json
 from functools import partial
 
 import pytest
@@ -9,10 +8,9 @@ from sqlalchemy import inspect
 
 from server.app import create_app
 from server.base.models import Base
-from server.base.schema import FIRST_MIGRATION, migrate, require_current_schema
+from server.base.schema import migrate, require_current_schema
 from server.base.settings import Settings
 from tests.support.admin import run_admin
-from tests.support.first_migration import written_anew
 
 OURS = {table.name for table in Base.metadata.sorted_tables}
 
@@ -32,37 +30,6 @@ def test_migrating_twice_changes_nothing(empty):
     migrate(empty)
 
     assert tables(empty) == OURS
-
-
-def described(database):
-    """Columns, defaults, keys, indexes and constraints of every table, as the database has them."""
-    found = inspect(database.engine)
-    looks = (
-        found.get_columns, found.get_pk_constraint, found.get_foreign_keys, found.get_indexes,
-        found.get_unique_constraints, found.get_check_constraints,
-    )  # fmt: skip
-    return {
-        (name, look.__name__): sorted(json.dumps(each, default=str) for each in as_list(look(name)))
-        for name in tables(database)
-        for look in looks
-    }
-
-
-def as_list(told):
-    return told if isinstance(told, list) else [told]
-
-
-def test_migration_makes_the_models_tables(empty):
-    migrate(empty)
-    migrated = described(empty)
-    Base.metadata.drop_all(empty.engine)
-    Base.metadata.create_all(empty.engine)
-
-    assert migrated == described(empty)
-
-
-def test_migration_is_written_from_models():
-    assert FIRST_MIGRATION.read_text() == written_anew(), "run `make migration`"
 
 
 def test_a_server_refuses_a_database_of_another_schema_and_says_what_to_do(empty, tmp_path):
