@@ -212,8 +212,7 @@ def board_in_division(
     `version` it has everything that the session's viewer sees, and nothing is kept.
     """
     board_of = _boards_of(session, benchmark, query, version)
-    rounds = rounds_of(benchmark)
-    rounds = (query.round,) if query.round in rounds else rounds
+    rounds = rounds_of(benchmark) if query.round is None else (query.round,)
     is_chosen = query.division is not None or query.kind != "train"
     boards = []
     for name in rounds:

@@ -182,7 +182,10 @@ def test_every_package_of_v5_1_gets_its_published_figures(archives, client, oliv
 
     assert len(groups) == 24
     assert normalised >= 5
-    board = rows_of(client.get("/api/v1/leaderboards/mlperf-v5.1-llama31_405b").json())
+    address = "/api/v1/leaderboards/mlperf-v5.1-llama31_405b"
+    board = rows_of(client.get(address).json())
+    assert rows_of(client.get(f"{address}?round=archive").json()) == board
+    assert rows_of(client.get(f"{address}?round=open").json()) == []
     fastest = [entry["submitter"] for entry in board]
     assert fastest == ["NVIDIA", "Nebius", "University-of-Florida"]
     page = client.get("/benchmarks/mlperf-v5.1-llama31_405b").text
