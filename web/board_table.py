@@ -9,7 +9,8 @@ from urllib.parse import quote, urlencode
 
 from finishline.api.boards import Section
 from finishline.rules.benchmarks.quality import LARGEST_QUALITY, UNITS
-from web.formats import TimeFormat, milliseconds, number, significant
+from finishline.rules.text import significant
+from web.formats import TimeFormat, milliseconds, number
 from web.home_words import round_name
 
 Entry = Mapping[str, Any]

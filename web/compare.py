@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from finishline.rules.ranking import evidence_words
-from finishline.rules.text import unseen_gap_text
+from finishline.rules.text import significant, unseen_gap_text
 from web.formats import (
     DASH,
     SECONDS,
@@ -18,7 +18,6 @@ from web.formats import (
     number,
     percent,
     quality,
-    significant,
     small_money,
 )
 from web.names import byline, entry_title, hardware

@@ -9,12 +9,11 @@ from urllib.parse import urlsplit
 
 from markupsafe import Markup, escape
 
-from finishline.rules.scoring.tta import display_seconds
+from finishline.rules.scoring.tta import display_seconds, stopwatch
+from finishline.rules.text import LARGEST_PLAIN, SMALLEST_PLAIN, significant
 
 DASH = "–"
 _GAP = "\u00a0"  # A number never parts from its unit at the end of a line.
-# Written out, values beyond these would fill a page with digits.
-SMALLEST_PLAIN, LARGEST_PLAIN = 1e-15, 1e15
 SMALLEST_PRICE = 1e-6
 SHORTEST_IN_MINUTES = 120.0
 _AGES = ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"), (1.0, "second"))
@@ -22,10 +21,7 @@ _AGES = ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"), (1.0, "second")
 
 def duration(seconds: float | None) -> str:
     """Seconds as read on a stopwatch: "0.853 s" below a minute, else H:MM:SS rounded up."""
-    if seconds is None:
-        return DASH
-    is_watch_time = 60 <= seconds <= LARGEST_PLAIN
-    return display_seconds(seconds) if is_watch_time else f"{significant(seconds, 3)}{_GAP}s"
+    return DASH if seconds is None else display_seconds(seconds).replace(" ", _GAP)
 
 
 def device_time(seconds: float) -> str:
@@ -83,7 +79,7 @@ class TimeFormat:
 
     def _figure(self, seconds: float) -> str:
         if self.is_stopwatch and 0 <= seconds <= LARGEST_PLAIN:
-            return display_seconds(seconds)
+            return stopwatch(seconds)
         value = seconds / self.scale
         if not SMALLEST_PLAIN <= value < LARGEST_PLAIN:
             return significant(value, 3)
@@ -192,18 +188,6 @@ def number(value: object, digits: int = 5) -> str:
     plain = significant(value, digits)
     plain = plain.rstrip("0").rstrip(".") if "." in plain else plain
     return plain if abs(value) >= 10_000 else plain.replace(",", "")
-
-
-def significant(value: float, digits: int) -> str:
-    """A plain decimal with so many significant digits; in scientific notation if nobody measures
-    a figure as large or as small.
-    """
-    if value == 0:
-        return "0"
-    if not SMALLEST_PLAIN <= abs(value) <= LARGEST_PLAIN:
-        return f"{value:.{digits}g}"
-    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{places}f}"
 
 
 def moment(timestamp: str | datetime) -> datetime:

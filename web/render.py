@@ -10,7 +10,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from finishline.rules import ranking
 from finishline.rules.scoring.violations import WAIVABLE
-from finishline.rules.text import count_text
+from finishline.rules.text import count_text, significant
 from finishline.rules.verification.purposes import PURPOSES, is_in_box
 from web import (
     assets,
@@ -108,7 +108,7 @@ FUNCTIONS: tuple[Callable[..., Any], ...] = (
 FILTERS: tuple[Callable[..., Any], ...] = (
     formats.age, formats.breakable, formats.day, formats.device_time, formats.duration,
     formats.milliseconds, formats.minute, formats.money, formats.number, formats.percent,
-    formats.price, formats.quality, formats.seconds_exact, formats.significant, formats.small_money,
+    formats.price, formats.quality, formats.seconds_exact, significant, formats.small_money,
     formats.unbroken, formats.visible, formats.web_address, formats.web_host, names.byline,
     compare.ratio,
 )  # fmt: skip

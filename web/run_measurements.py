@@ -6,7 +6,8 @@ from itertools import accumulate
 from typing import Any
 
 from finishline.rules.run import Phase
-from web.formats import number, percent, significant
+from finishline.rules.text import significant
+from web.formats import number, percent
 
 View = Mapping[str, Any]
 MIB = 2**20

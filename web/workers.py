@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from finishline.rules.text import count_text
+from finishline.rules.text import count_text, significant
 from finishline.rules.verification.utilisation import TOLERANCE
 from web.chart_parts import Figure, axis, label, layout, plain
-from web.formats import DASH, age, day, moment, percent, significant
+from web.formats import DASH, age, day, moment, percent
 
 View = Mapping[str, Any]
 

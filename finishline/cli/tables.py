@@ -50,8 +50,8 @@ def seconds_text(seconds: float | None) -> str:
 
 
 def time_text(seconds: float | None) -> str:
-    """A time as read on a stopwatch: 1.294 s below a minute, else 0:01:05, rounded up."""
-    return seconds_text(seconds) if seconds is None or seconds < 60 else display_seconds(seconds)
+    """A time as people read it: 1.29 s below a minute, else 0:01:05, rounded up."""
+    return ABSENT if seconds is None else display_seconds(seconds)
 
 
 def number_text(value: float | None, *, digits: int = 1, unit: str = "") -> str:

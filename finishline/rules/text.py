@@ -1,5 +1,6 @@
 """Texts of strangers: misspelt names, UTF-16, bounded TOML. Counts in words."""
 
+import math
 import re
 import tomllib
 from collections.abc import Iterable, Sequence
@@ -175,3 +176,19 @@ def line_of(content: bytes, field: str) -> int | None:
         if is_part and len(name) > length:
             best, length = number, len(name)
     return best
+
+
+# Written out, values beyond these would fill a page with digits.
+SMALLEST_PLAIN, LARGEST_PLAIN = 1e-15, 1e15
+
+
+def significant(value: float, digits: int) -> str:
+    """A plain decimal with so many significant digits; in scientific notation if nobody measures
+    a figure as large or as small.
+    """
+    if value == 0:
+        return "0"
+    if not SMALLEST_PLAIN <= abs(value) <= LARGEST_PLAIN:
+        return f"{value:.{digits}g}"
+    places = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{places}f}"

@@ -65,7 +65,7 @@ COLUMNS = tuple(
     )
 )
 RESULT_FIELDS = (
-    *("tta_display", "tta_low_seconds", "tta_high_seconds", "cv_percent", "epochs_to_target"),
+    *("tta_low_seconds", "tta_high_seconds", "cv_percent", "epochs_to_target"),
     "evaluation_interval_seconds",
 )
 
@@ -129,7 +129,9 @@ class PlacedRow:
 
     def entry(self) -> dict[str, Any]:
         """Its columns in their order."""
-        return {name: self[name] for name in ENTRY_DEFAULTS}
+        seconds = self["tta_seconds"]
+        display = None if seconds is None else display_seconds(seconds)
+        return {name: self[name] for name in ENTRY_DEFAULTS} | {"tta_display": display}
 
 
 @dataclass(frozen=True)
@@ -420,7 +422,6 @@ class _Details:
         better = max if self.benchmark.target.direction == "higher" else min
         return {
             "tta_seconds": row.measured_seconds,
-            "tta_display": display_seconds(row.measured_seconds),
             "tta_low_seconds": row.low_seconds,
             "tta_high_seconds": row.high_seconds,
             "measured_seconds": row.measured_seconds,

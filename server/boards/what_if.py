@@ -33,7 +33,7 @@ from finishline.rules.run import (
     ledger_of,
 )
 from finishline.rules.scoring.scoring import scored_places
-from finishline.rules.scoring.tta import display_seconds, place_at_target
+from finishline.rules.scoring.tta import place_at_target
 from finishline.rules.statistics.aggregate import (
     LONGEST_SECONDS,
     coefficient_of_variation_percent,
@@ -338,7 +338,6 @@ def _at(row: BoardRow, times: Sequence[RunTime], what_if: WhatIf, benchmark: Ben
     cost = training_cost_usd(tta, row.price_usd_per_hour)
     changed = {
         "tta_seconds": tta,
-        "tta_display": None if tta is None else display_seconds(tta),
         "tta_low_seconds": low,
         "tta_high_seconds": high,
         "cv_percent": found.cv_percent,

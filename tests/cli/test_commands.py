@@ -13,7 +13,7 @@ from tests.support.boards import as_row
 
 SYSTEM = {"name": "laptop [2 cores]", "hardware_class": "cpu", "processor": "x"}
 RESULT = {
-    "tta_seconds": 0.8531, "tta_display": "0:00:01", "reached": 3, "started": 3,
+    "tta_seconds": 0.8531, "tta_display": "0.853 s", "reached": 3, "started": 3,
     "cv_percent": 4.2, "tta_low_seconds": 0.8, "tta_high_seconds": 0.9, "cost_usd": None,
     "violations": [],
 }  # fmt: skip
@@ -426,7 +426,7 @@ def test_a_latency_is_asked_for_by_its_kind_and_ends_in_a_table_of_backends(fini
 
 def test_leaderboard_passes_its_filters_on_and_ranks_as_the_server_did(finishline, standin):
     entry = {"rank": 1, "tied": True, "submission_id": "s1", "submitter": "ann", "model": "conv",
-             "status": "verified", "system": SYSTEM, "tta_display": "0:00:01",
+             "status": "verified", "system": SYSTEM, "tta_display": "0.853 s",
              "tta_seconds": 0.8531, "runs_reached": 3, "runs_started": 3}  # fmt: skip
     missed = entry | {"rank": None, "tied": False, "unranked_reason": "breaks a rule"}
     others = [missed | {"submission_id": "s2"}, missed | {"submission_id": "s3"},
@@ -495,7 +495,7 @@ def test_a_board_and_a_submission_say_how_they_are_known(finishline, standin):
     standin.answer("GET /api/v1/submissions/s1", SUBMISSION | entry)
 
     first, second = finishline("board", "digits").out.splitlines()[1:]
-    assert first.split()[:3] == ["1", "2.750", "s"]
+    assert first.split()[:3] == ["1", "2.75", "s"]
     assert "10 measured" in first
     assert second.split()[0] == "–"
     assert "claimed · epochs agree" in second

@@ -68,7 +68,7 @@ BENCHMARK = {
         (queue_lines({"classes": [{"hardware_class": "cpu-amd-epyc", "waiting": [WAITING]}]}, {}),
          100, ("5da07f0b9618183", "cpu-amd-epyc"), None),
         (leaderboard_lines(BOARD), 80,
-         ("Four autho", "Custom Res", "Tesla V100", "9.429 s", "nkdf7dywwe82"),
+         ("Four autho", "Custom Res", "Tesla V100", "9.43 s", "nkdf7dywwe82"),
          "Columns left out on a narrow terminal: epochs, seconds"),
         (leaderboard_lines(BOARD | {"metric": "cost"}), 80, ("$0.105006",), "epochs"),
         (leaderboard_lines(BOARD), 240, (ENTRY["submitter"], "seconds"), None),

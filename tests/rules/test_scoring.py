@@ -59,7 +59,7 @@ def test_a_dawnbench_entry_is_scored_as_published(make_benchmark):
     result = score_of([run], make_benchmark(), price=8.5058)
 
     assert result.tta_seconds == pytest.approx(44.442936)
-    assert result.tta_display == "0:00:45"
+    assert result.tta_display == "44.4 s"
     assert result.cost_usd == pytest.approx(0.10500631, abs=1e-8)
     assert (result.epochs_to_target, result.best_quality) == (21.0, 94.18)
     assert (result.started, result.reached, result.eligible) == (1, 1, True)

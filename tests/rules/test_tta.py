@@ -24,6 +24,7 @@ from finishline.rules.scoring.tta import (
     display_seconds,
     evaluation_interval_seconds,
     find_crossing,
+    stopwatch,
     time_to_accuracy,
 )
 
@@ -143,6 +144,17 @@ def test_the_evaluation_interval_is_the_median_gap(times, interval):
     ],
 )
 def test_shown_times_are_rounded_up_as_dawnbench_published_them(seconds, shown):
+    assert stopwatch(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        *((0.03, "0.0300 s"), (0.8531, "0.853 s"), (12.345, "12.3 s"), (59.98, "60.0 s")),
+        *((60.0, "0:01:00"), (60.01, "0:01:01"), (0.0, "0 s")),
+    ],
+)
+def test_a_time_below_a_minute_is_shown_in_seconds(seconds, shown):
     assert display_seconds(seconds) == shown
 
 

@@ -67,7 +67,7 @@ def test_another_clock_ranks_the_board_again(two, client):
     ]
     assert [e["rank"] for e in rows_of(dawnbench)] == [1, 2]
     assert [e["not_separated_from"] for e in rows_of(dawnbench)] == [None, None]
-    assert rows_of(dawnbench)[0]["tta_display"] == "0:00:01"
+    assert rows_of(dawnbench)[0]["tta_display"] == "0.968 s"
     page = client.get("/benchmarks/digits?clock=dawnbench").text
     assert re.findall('class="move [a-z]+" title="([^"]*)"', page) == [
         "1 better than in the official ranking",

@@ -12,7 +12,7 @@ from finishline.rules.logs.dawnbench import DawnbenchEntry, Kind, parse_curve, p
 from finishline.rules.run import Run
 from finishline.rules.scoring.latency import IN_PERCENT, score_inference
 from finishline.rules.scoring.scoring import score
-from finishline.rules.scoring.tta import first_evaluation_at_target
+from finishline.rules.scoring.tta import first_evaluation_at_target, stopwatch
 from finishline.rules.submissions.claim_checks import check_published_run
 
 MAX_CURVE_BYTES = 16 * 1024 * 1024
@@ -114,14 +114,15 @@ def _training_figures(
     for violation in (*result.violations, *check_published_run(run, benchmark)):
         problems.violate(violation, file=run.name)
     at = first_evaluation_at_target(run.evaluations, benchmark.target, benchmark.reach)
+    seconds = result.tta_seconds
     return {
         "evaluations": len(run.evaluations),
         "best_metric": result.best_quality,
         "cost_usd_per_hour": price,
         "reached": at is not None,
-        "tta_seconds": result.tta_seconds,
+        "tta_seconds": seconds,
         "tta_epoch": result.epochs_to_target,
-        "tta_display": result.tta_display,
+        "tta_display": None if seconds is None else stopwatch(seconds),
         "tta_metric": at and at.quality,
         "tta_row": at.line - 1 if at is not None and at.line else None,
         "cost_usd": result.cost_usd,

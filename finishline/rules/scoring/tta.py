@@ -21,6 +21,7 @@ from finishline.rules.statistics.aggregate import (
     resolution_of,
 )
 from finishline.rules.statistics.gaps import interval_of
+from finishline.rules.text import LARGEST_PLAIN, significant
 
 # Relative error of hours * 3600: 0.07 hours are 252.00000000000003 s.
 _CONVERSION_ERROR = 1e-15
@@ -104,6 +105,13 @@ def evaluation_interval_seconds(run: Run) -> float | None:
 
 
 def display_seconds(seconds: float) -> str:
+    """A time as people read it: "0.853 s" below a minute, else H:MM:SS."""
+    if 60 <= seconds <= LARGEST_PLAIN:
+        return stopwatch(seconds)
+    return f"{significant(seconds, 3)} s"
+
+
+def stopwatch(seconds: float) -> str:
     """Seconds rounded up, as H:MM:SS.
 
     Source: dawn-bench-entries, the published leaderboard (19 of 19 shown times fit rounding up).
