@@ -144,8 +144,10 @@ def other_than(value):
 
 def figures_of(submission):
     """The places of all figures of a submission that its logs tell."""
-    # Violations and convergence are tables. The steps and the interval explain other figures.
-    left_out = {"violations", "steps", "rcp", "tta_low_seconds", "tta_high_seconds"}
+    # Violations and convergence are tables. The steps, the interval and the words for the time
+    # explain other figures.
+    left_out = {"violations", "steps", "rcp"}
+    left_out |= {"tta_display", "tta_low_seconds", "tta_high_seconds"}
     yield from (("result", name) for name in set(submission["result"]) - left_out)
     of_run = set(submission["runs"][1]) - {"convergence", "evaluation_interval_seconds"}
     yield from (("runs", 1, name) for name in of_run)

@@ -324,7 +324,6 @@ class Figures(Part, extra="ignore"):
     started: int
     reached: int
     tta_seconds: float | None
-    tta_display: str | None
     cv_percent: float | None
     epochs_to_target: float | None
     cost_usd: float | None
