@@ -1,8 +1,10 @@
 """Errors of the server, each with its HTTP status and a sentence to act on."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from finishline.rules.errors import RuleError
+from finishline.rules.text import did_you_mean
 
 
 class ServerError(Exception):
@@ -74,7 +76,8 @@ LISTED = {
     "submission": "`finishline board BENCHMARK` or /submissions lists them",
     "token": "`finishline account token list` lists yours, "
     "`finishline admin token list` those of others",
-    "user": "`finishline admin user list` lists them",
+    "user": "`finishline admin user list` lists them; "
+    "an admin adds one: `finishline admin user add`",
     "verification": "`finishline show SUBMISSION` lists a submission's verifications",
     "webhook": "`finishline account webhook list` lists yours",
     "worker": "`finishline admin worker list` or /workers lists them",
@@ -82,10 +85,15 @@ LISTED = {
 LONGEST_NAME = 100
 
 
-def no_such(kind: str, name: object, *, of: str = "There is no") -> NotFoundError:
-    """The error for a name or id of a kind in LISTED that nothing has, with where to look."""
+def no_such(
+    kind: str, name: object, *, of: str = "There is no", known: Iterable[str] = ()
+) -> NotFoundError:
+    """The error for a name or id of a kind in LISTED that nothing has, with where to look.
+
+    A name among those `known` that is nearly this one is named.
+    """
     shown = repr(name[:LONGEST_NAME]) if isinstance(name, str) else str(name)
-    return NotFoundError(f"{of} {kind} {shown}; {LISTED[kind]}.")
+    return NotFoundError(f"{of} {kind} {shown}{did_you_mean(str(name), known)}; {LISTED[kind]}.")
 
 
 class ConflictError(ServerError):

@@ -5,7 +5,7 @@ import logging
 import re
 import secrets
 import unicodedata
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, get_args
 
@@ -159,11 +159,10 @@ TOKEN_PREFIX = "fl_"  # noqa: S105  a prefix, so that leaked tokens can be searc
 
 @dataclass(frozen=True)
 class NewToken:
-    """Token just made; `secret` is shown only once. `new_user`: its user was made with it."""
+    """Token just made; `secret` is shown only once."""
 
     token: Token
     secret: str
-    new_user: bool = False
 
 
 def hash_token(secret: str) -> str:
@@ -179,22 +178,20 @@ def create_token(
     Checks no permission: a user with a lower role is raised to this one.
     """
     now = utc_now()
-    known = find_user_or_none(session, user_name) is not None
-    if not known:
+    if find_user_or_none(session, user_name) is None:
         require_new_name(session, user_name)
     insert_missing(session, User, name=user_name, role=role, created_at=now)
     user = session.scalars(select(User).where(User.name == user_name)).one()
-    if user.disabled_at is not None:
-        raise ConflictError(f"User {user_name} is disabled and gets no token.")
     require_room(session, user)
     user.role = max(user.role, role, key=RANK.__getitem__)
     expires_at = now + expires_in if expires_in is not None else None
-    made = add_token(session, user, role=role, expires_at=expires_at)
-    return replace(made, new_user=not known)
+    return add_token(session, user, role=role, expires_at=expires_at)
 
 
 def require_room(session: Session, user: User) -> None:
-    """Raise ConflictError if a user has as many live tokens as one user may have."""
+    """Raise ConflictError if a user is disabled, or has as many live tokens as one may have."""
+    if user.disabled_at is not None:
+        raise ConflictError(f"User {user.name} is disabled and gets no token.")
     count = select(func.count(Token.id)).where(Token.user_id == user.id, is_live())
     if (session.scalar(count) or 0) >= MOST_TOKENS:
         raise ConflictError(

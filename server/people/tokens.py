@@ -19,12 +19,10 @@ from server.base.errors import (
 )
 from server.base.forms import Body, example
 from server.base.models import Invitation, Token, User
-from server.people import accounts
 from server.people.accounts import (
     ROLES,
     NewToken,
     add_token,
-    find_user_or_none,
     is_within,
     may_hold,
     require_room,
@@ -32,7 +30,7 @@ from server.people.accounts import (
 from server.people.audit import Actor, audited, record_new
 from server.people.callers import Caller, Fields
 from server.people.declared import Form, Routes, filled
-from server.people.users import DisplayName, UserName, set_display_name
+from server.people.users import DisplayName, UserName, find_person, set_display_name
 
 router = Routes(tags=["accounts"])
 TokenId = Annotated[int, Path(ge=1, le=2**31 - 1)]
@@ -186,20 +184,22 @@ def may_give(caller: Caller) -> tuple[str, ...]:
     status=201,
 )
 def create_token(session: Session, caller: Caller, body: TokenCreate) -> TokenCreated:
-    """Make a token for any user. One of an organiser or admin needs an admin. Shown only once."""
+    """Make a token for a user. One of an organiser or admin needs an admin. Shown only once."""
     _require_may_give(caller, body.role)
     require_maker(session, caller.token_id)
-    user = find_user_or_none(session, body.user)
-    if user is not None:
-        _require_may_get(caller, user, body.role)
+    user = find_person(session, body.user)
+    _require_may_get(caller, user, body.role)
+    require_room(session, user)
     days = body.expires_in_days
-    expires_in = timedelta(days=days) if days is not None else None
-    made = accounts.create_token(
-        session, user_name=body.user, role=body.role, expires_in=expires_in
+    made = add_token(
+        session,
+        user,
+        role=body.role,
+        label=body.label,
+        expires_at=utc_now() + timedelta(days=days) if days is not None else None,
+        made_with=caller.token_id,
     )
-    made.token.label = body.label
-    made.token.made_with = caller.token_id
-    record_new_token(session, caller, made.token, new_user=made.new_user)
+    record_new_token(session, caller, made.token)
     return _created(made)
 
 

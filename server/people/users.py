@@ -92,16 +92,6 @@ class UserErasure(Body):
     name: str = Field(max_length=100)
 
 
-class UserKnown(Schema):
-    """A user, and since when an organiser knows them.
-
-    Code submissions of a known user go to workers without a memory cgroup too.
-    """
-
-    name: str
-    known_at: datetime | None
-
-
 class UserKnownChange(Body):
     """Whether the caller knows a user."""
 
@@ -110,8 +100,8 @@ class UserKnownChange(Body):
     known: StrictBool
 
 
-class UserView(UserKnown):
-    """A user, for admins. `role` is the highest that their tokens may have.
+class UserView(Schema):
+    """A user; the e-mail is for admins. `role` is the highest that their tokens may have.
 
     Readers see the `display_name` in place of the name. Code submissions of a user who is known
     since `known_at` go to workers without a memory cgroup too. `tokens` counts those that are
@@ -119,11 +109,13 @@ class UserView(UserKnown):
     """
 
     id: int
+    name: str
     display_name: str | None = None
     role: str
     organisation: Name | None
     email: str | None
     created_at: datetime
+    known_at: datetime | None
     disabled_at: datetime | None
     tokens: int
     last_used_at: datetime | None
@@ -160,10 +152,11 @@ class OrganisationList(Schema):
 
 
 def find_user(session: Session, name: str) -> User:
-    """Find a user by name. Raises NotFoundError."""
+    """Find a user by name. Raises NotFoundError, which names the nearest one."""
     user = session.scalar(select(User).where(User.name == name))
     if user is None:
-        raise no_such("user", name)
+        near = func.length(User.name).between(len(name) - 2, len(name) + 2)
+        raise no_such("user", name, known=session.scalars(select(User.name).where(near)))
     return user
 
 
@@ -324,7 +317,7 @@ def change_user(session: Session, caller: Caller, user_name: str, body: UserChan
 @router.command("/users/{user_name}/known", role="organiser", method="PUT")
 def change_known(
     session: Session, caller: Caller, user_name: str, body: UserKnownChange
-) -> UserKnown:
+) -> UserView:
     """Approve a user, so that workers without a memory cgroup train their code, or revoke it.
 
     Such a sandbox bounds less of the host's memory: approve only users whom you know.
@@ -334,7 +327,7 @@ def change_known(
         action = "user.approve" if body.known else "user.disapprove"
         with audited(session, caller, action, user):
             user.known_at = utc_now() if body.known else None
-    return UserKnown.of(user)
+    return get_user(session, caller, user_name)
 
 
 @router.command(

@@ -285,17 +285,16 @@ def test_the_last_two_chunks_of_a_calibration_reported_at_once_end_it(
     assert sorted(answer.json()["version"] for answer in versions) == [2, 3, 4]
 
 
-def test_hellos_and_tokens_at_once_make_one_worker_and_one_user(
-    client, olivia, walter, make_report, row_counts
+def test_hellos_and_users_at_once_make_one_worker_and_one_user(
+    client, ada, walter, make_report, row_counts
 ):
     users = row_counts()["users"]
     hello = {"system": vars(make_report([]).system), "state": "idle", "protocol": 1}
-    token = {"user": "carol", "role": "submitter"}
     hellos = [lambda: client.post("/api/v1/workers/hello", json=hello, headers=walter.headers)] * 3
-    tokens = [lambda: client.post("/api/v1/tokens", json=token, headers=olivia.headers)] * 3
-    answers = at_once(*hellos, *tokens)
+    added = [lambda: client.post("/api/v1/users", json={"name": "carol"}, headers=ada.headers)] * 3
+    answers = at_once(*hellos, *added)
 
-    assert codes(answers) == [200] * 3 + [201] * 3
+    assert codes(answers) == [200] * 3 + [201] + [409] * 2
     assert row_counts()["users"] == users + 1
     assert row_counts()["workers"] == 1
 

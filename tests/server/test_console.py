@@ -320,9 +320,10 @@ def test_a_price_is_added_and_corrected(console, records, client):
 
 
 def test_a_token_is_shown_once_and_ends_its_sessions_when_it_is_revoked(
-    console, client, database, records
+    console, client, ada, records
 ):
     path = "/console/tokens"
+    assert client.post("/api/v1/users", json={"name": "zoe"}, headers=ada.headers).is_success
     for change in ({"user": ""}, {"user": "<b>"}, {"role": "king"}, {"expires_in_days": "-1"}):
         fields = {"user": "zoe", "role": "submitter", "expires_in_days": ""}
         assert console.post(path, **fields | change).status_code == 422, change

@@ -138,12 +138,12 @@ def tokens(client):
 
 
 @on_both_databases
-def test_a_revoked_token_takes_all_that_descend_from_it(tokens, ada):
+def test_a_revoked_token_takes_all_that_descend_from_it(tokens, ada, bob):
     stolen = tokens.make(ada.secret)
     beside = tokens.make(ada.secret)
     child = tokens.make(stolen)
     grandchild = tokens.make(child)
-    friends = tokens.give(stolen, "friend")
+    friends = tokens.give(stolen, bob.name)
     friends_own = tokens.make(friends)
     line = [stolen, child, grandchild, friends, friends_own]
     numbers = [tokens.number(each) for each in line]

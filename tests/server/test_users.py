@@ -1,5 +1,7 @@
 """Users and organisations: kept by admins, and ended at once."""
 
+from functools import partial
+
 import pytest
 
 from server.base.database import utc_now
@@ -79,8 +81,9 @@ def test_an_organiser_approves_users_and_the_log_says_so(as_ada, client, alice, 
 
     approved = approve("alice", known=True).json()
     assert approve("alice", known=True).json() == approved
-    assert as_ada("GET", f"{USERS}/alice").json()["known_at"] == approved["known_at"] is not None
-    assert approve("alice", known=False).json() == {"name": "alice", "known_at": None}
+    assert approved["known_at"] is not None
+    assert as_ada("GET", f"{USERS}/alice").json() == approved
+    assert approve("alice", known=False).json() == approved | {"known_at": None}
     assert approve("nobody", known=True).status_code == 404
 
     records = as_ada("GET", "/api/v1/audit").json()["records"]
@@ -92,32 +95,24 @@ def test_an_organiser_approves_users_and_the_log_says_so(as_ada, client, alice, 
 
 @on_both_databases
 def test_a_new_name_is_like_that_of_no_user_and_no_organisation(as_ada, alice):
-    def told(path, name, **more):
-        field = "user" if path.endswith("tokens") else "name"
-        answer = as_ada("POST", path, json={field: name, "role": "submitter"} | more)
+    def told(path, name):
+        answer = as_ada("POST", path, json={"name": name})
         return answer.status_code, answer.json().get("detail", "")
 
-    def organisation(name):
-        answer = as_ada("POST", ORGANISATIONS, json={"name": name})
-        return answer.status_code, answer.json().get("detail", "")
+    organisation = partial(told, ORGANISATIONS)
 
     assert organisation("Example Labs")[0] == 201
     for like in ("Alice", "alісе", "a1ice", "EXAMPLE LABS", "Ехample Labs"):
         owner = "'alice'" if like[0] in "Aa" else "'Example Labs'"
-        for status, detail in (
-            told(USERS, like), told("/api/v1/tokens", like), organisation(like)
-        ):  # fmt: skip
+        for status, detail in (told(USERS, like), organisation(like)):
             assert (status, owner in detail) == (409, True), (like, detail)
     for wrong in (" carol", "carol ", "ｃarol"):
-        for path in (USERS, "/api/v1/tokens"):
-            status, detail = told(path, wrong)
-            assert (status, "carol" in detail) == (422, True), wrong
+        status, detail = told(USERS, wrong)
+        assert (status, "carol" in detail) == (422, True), wrong
     assert organisation("ｃarol")[0] == 422
     assert organisation("Straße Labs")[0] == 201
     status, detail = organisation("STRASSE LABS")
     assert (status, "'Straße Labs'" in detail) == (409, True)
-    # The user who is there gets tokens as ever.
-    assert told("/api/v1/tokens", "alice")[0] == 201
     assert [user["name"] for user in as_ada("GET", USERS).json()["users"]] == ["ada", "alice"]
 
 
@@ -136,7 +131,6 @@ def test_a_name_has_few_marks_on_a_character(as_ada):
 def test_nobody_takes_a_name_of_the_server(as_ada, client, alice, name):
     refused = [
         as_ada("POST", USERS, json={"name": name, "role": "submitter"}),
-        as_ada("POST", "/api/v1/tokens", json={"user": name, "role": "submitter"}),
         as_ada("POST", ORGANISATIONS, json={"name": name}),
         client.patch("/api/v1/me", json={"display_name": name}, headers=alice.headers),
     ]
@@ -245,6 +239,12 @@ def test_what_is_missing_or_there_already_is_said(as_ada):
     nobody = as_ada("GET", f"{USERS}/nobody")
     assert nobody.status_code == 404
     assert "`finishline admin user list` lists them" in nobody.json()["detail"]
+    typo = as_ada("POST", "/api/v1/tokens", json={"user": "adda", "role": "submitter"})
+    assert (typo.status_code, typo.json()["detail"]) == (
+        404,
+        "There is no user 'adda' (did you mean 'ada'?); `finishline admin user list` lists them; "
+        "an admin adds one: `finishline admin user add`.",
+    )
     assert as_ada("PATCH", f"{USERS}/nobody", json={"disabled": True}).status_code == 404
     unknown = as_ada("POST", USERS, json={"name": "x", "organisation": "Nowhere"})
     assert (unknown.status_code, "Nowhere" in unknown.json()["detail"]) == (404, True)
