@@ -67,19 +67,17 @@ def restore(
     at: Annotated[
         str | None, typer.Option("--at", metavar="NAME", help="Which backup (default: the latest).")
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Replace data, which is kept under another name.")
-    ] = False,
     var: Var = None,
 ) -> None:
     """Restore a server from a backup that you made.
 
-    Stop the server first. Everything in the backup is checked before anything is changed.
+    It replaces nothing: move what is there away first. Everything in the backup is checked before
+    anything is written.
     """
     own = _administered()
     with own.told("Nothing was restored"), own.stopped(var) as services:
         root = folder or own.backups_of(services.settings)
-        path, manifest = own.restore(services, root, name=at, force=force, say=screen.say)
+        path, manifest = own.restore(services, root, name=at, say=screen.say)
     more = f" Next: finishline up --var {var}" if var else ""
     screen.answer(own.summary(path, manifest), [f"Restored {path}.{more}"])
 

@@ -4,26 +4,27 @@ import os
 import shutil
 import sqlite3
 import subprocess
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import cast
+from tempfile import TemporaryDirectory
+from typing import Any, cast
 
 from sqlalchemy import Connection, NullPool, create_engine, inspect, select, text
 
 from finishline.rules.canonical import read_json
 from finishline.rules.errors import RuleError
-from finishline.rules.proof.proof import read_part
+from finishline.rules.proof.proof import read_part, signed_bytes
 from finishline.rules.text import names_text
 from server.base.artifacts import ArtifactStore, sync
-from server.base.database import Database, utc_now
+from server.base.database import Database
 from server.base.errors import ConflictError, ContentError, NotFoundError
 from server.base.models import User
 from server.base.schema import VERSIONS, newest_revision
 from server.base.services import Services
+from server.base.signing import Signer, load_signer
 from server.operations.copies import (
     MANIFEST,
     Content,
@@ -48,11 +49,8 @@ FILES = {"sqlite": "finishline.db", "postgresql": "finishline.dump"}
 LOCK_TIMEOUT = "10s"
 MOST_PROBLEMS = 20
 LOGS_AT_ONCE = 64
-# PostgreSQL lists a connection that was closed for a moment longer.
-LOOKS, LOOK_SECONDS = 40, 0.05
-OTHERS = (
-    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
-    "AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+NEW_PLACE = (
+    "Hint: stop the server, and move its folder away or name an empty one, or an empty database."
 )
 
 
@@ -78,57 +76,65 @@ def _fill(services: Services, folder: Path) -> Content:
 
 
 def restore(
-    services: Services, root: Path, *, name: str | None = None, force: bool = False,
-    say: Progress = silent,
-) -> tuple[Path, Manifest]:  # fmt: skip
+    services: Services, root: Path, *, name: str | None = None, say: Progress = silent
+) -> tuple[Path, Manifest]:
     """Make the database, the key and the logs as a backup has them; the latest if none is named.
 
-    Everything is checked first. With `force` the present database and key are replaced, and kept
-    under another name. The database changes in one step: a restore that is killed leaves it as it
-    was. Raises ConflictError, ContentError, NotFoundError or RuleError.
+    Everything is checked first, and nothing is replaced. The database is made last, in one step: a
+    restore that is killed leaves it as it was. Raises ConflictError, ContentError, NotFoundError
+    or RuleError.
     """
     folder = find_backup(root, name)
     database, key = services.database, services.settings.signing_key_path
-    stamp = f"replaced-{utc_now():%Y%m%dT%H%M%SZ}"
     with only_one(root):
         manifest, logs = _checked(folder, database)
-        filled = _tables_with_rows(database)
-        is_other_key = key.exists() and sha256_of(key) != sha256_of(folder / KEY)
-        if (filled or is_other_key) and not force:
-            there = f"{database.name} has rows in {names_text(filled)}" if filled else (
-                f"{key} is another key than the backup's"
-            )  # fmt: skip
+        if filled := _tables_with_rows(database):
             raise ConflictError(
-                f"{there}; a restore replaces it only with --force, and keeps the previous data."
+                f"{database.name} has rows in {names_text(filled)}, and a restore replaces "
+                f"nothing. {NEW_PLACE}"
             )
-        _require_alone(database)
+        if key.exists() and sha256_of(key) != sha256_of(folder / KEY):
+            raise ConflictError(f"{key} is another key than the backup's. {NEW_PLACE}")
+        if not key.exists():
+            signer = load_signer(folder / KEY)
+            say(f"Signed by key {signer.key_id}: is it the one that you noted of your server?")
         _restore_logs(folder, logs, services.artifacts)
         say(f"logs: {len(logs)}")
         key.parent.mkdir(parents=True, exist_ok=True)
-        fresh = key.with_name(f".{key.name}.restored")
-        _copy_private(folder / KEY, fresh)
+        _put(folder / KEY, key)
         if database.is_sqlite:
-            kept = _replace_sqlite(database, folder / FILES["sqlite"], stamp)
+            database.close()
+            path = Path(str(database.url.database))
+            if path.with_name(f"{path.name}-wal").exists():
+                raise ConflictError(f"{database.name} is in use. {NEW_PLACE}")
+            _put(folder / FILES["sqlite"], path, end_sessions)
         else:
-            kept = root / f"{stamp}.dump"
-            if filled:
-                _dump(database, kept)
-                database.close()
             _run_client(
                 "pg_restore", database, "--clean", "--if-exists", "--no-owner", "--no-privileges",
                 "--single-transaction", str(folder / FILES["postgresql"]),
             )  # fmt: skip
-        # Whoever has signed out since the backup stays so.
-        with database.write() as session:
-            for user in session.scalars(select(User)):
-                user.end_sessions()
-        database.close()
-        if is_other_key:
-            os.link(key, key.with_name(f"{key.name}.{stamp}"))
-        fresh.replace(key)
-        if filled:
-            say(f"The previous data is kept as {kept}; remove it when the restored server works.")
+            end_sessions(database)
     return folder, manifest
+
+
+def end_sessions(database: Database) -> None:
+    """Sign every browser out: whoever has signed out since the backup stays so."""
+    with database.write() as session:
+        for user in session.scalars(select(User)):
+            user.end_sessions()
+
+
+def _put(source: Path, target: Path, prepare: Callable[[Database], None] | None = None) -> None:
+    """Copy a file into its place in one step, as a database `prepare`d before."""
+    with TemporaryDirectory(prefix=".restored-", dir=target.parent) as folder:
+        fresh = Path(folder) / target.name
+        _copy_private(source, fresh)
+        if prepare is not None:
+            copied = Database(f"sqlite:///{fresh}")
+            prepare(copied)
+            copied.close()
+        fresh.replace(target)
+    sync(target.parent)
 
 
 def find_backup(root: Path, name: str | None) -> Path:
@@ -170,8 +176,20 @@ def _checked(folder: Path, database: Database) -> tuple[Manifest, list[str]]:
     if problems:
         lines = "".join(f"\n  {problem}" for problem in problems)
         raise ContentError(f"{folder} is not whole, and nothing was changed:{lines}")
+    _require_signed(document, load_signer(folder / KEY))
     own = {FILES[manifest.content], KEY}
     return manifest, [sha256 for name, sha256 in manifest.files.items() if name not in own]
+
+
+def _require_signed(document: Mapping[str, Any], signer: Signer) -> None:
+    """Raise RuleError unless the key of a backup signed its manifest as it is."""
+    found = document.get("signature")
+    value = found.get("value") if isinstance(found, Mapping) else None
+    if value != signer.sign(signed_bytes(document)).hex():
+        raise RuleError(
+            "it was changed, or another key signed it",
+            file=MANIFEST, field="signature", expected=f"that of key {signer.key_id}",
+        )  # fmt: skip
 
 
 def _problems(folder: Path, manifest: Manifest) -> Iterator[str]:
@@ -228,29 +246,6 @@ def _tables_with_rows(database: Database) -> list[str]:
         ]
 
 
-def _require_alone(database: Database) -> None:
-    """Raise ConflictError while somebody else uses the database. A SQLite file leaves WAL mode."""
-    database.close()
-    used = f"{database.name} is in use: stop every server process first"
-    if database.is_sqlite:
-        if not database.is_missing():
-            path = str(database.url.database)
-            try:
-                with closing(sqlite3.connect(path, timeout=1.0)) as connection:
-                    connection.execute("PRAGMA journal_mode=DELETE")
-            except sqlite3.OperationalError as error:
-                raise ConflictError(f"{used} ({error}).") from error
-        return
-    with database.engine.connect() as connection:
-        for _ in range(LOOKS):
-            others = connection.scalar(text(OTHERS))
-            connection.rollback()
-            if not others:
-                return
-            time.sleep(LOOK_SECONDS)
-    raise ConflictError(f"{used} ({others} other connections).")
-
-
 def _dump(database: Database, path: Path) -> Content:
     """Write the database as it is at one moment."""
     path.touch(mode=0o600)
@@ -280,24 +275,6 @@ def _dump(database: Database, path: Path) -> Content:
 def _content(kind: str, connection: Connection) -> Content:
     head, logs = audit_head(connection), list_logs(connection)
     return Content(BACKUP_FORMAT, kind, revision_of(connection), head, logs)
-
-
-def _replace_sqlite(database: Database, copy: Path, stamp: str) -> Path | None:
-    """Rename a copy onto the file. The present file gets a second name first."""
-    path, old = Path(str(database.url.database)), None
-    fresh = path.with_name(f".{path.name}.restored")
-    try:
-        _copy_private(copy, fresh)
-        if path.exists():
-            fresh.chmod(path.stat().st_mode & 0o777)
-            _require_alone(database)
-            old = path.with_name(f"{path.name}.{stamp}")
-            os.link(path, old)
-        fresh.replace(path)
-        sync(path.parent)
-    finally:
-        fresh.unlink(missing_ok=True)
-    return old
 
 
 def _run_client(program: str, database: Database, *arguments: str) -> None:

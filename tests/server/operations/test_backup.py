@@ -3,16 +3,16 @@
 import shutil
 import tarfile
 import threading
-from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select
 
+from finishline.rules.errors import RuleError
 from server.base.artifacts import ArtifactStore
-from server.base.database import Database
 from server.base.errors import ConflictError, ContentError, NotFoundError
-from server.base.models import Submission, Token
+from server.base.models import Token
 from server.base.schema import migrate
+from server.base.signing import load_signer
 from server.commands.check import check_server
 from server.operations.backup import back_up, restore
 from server.people.accounts import create_token
@@ -52,11 +52,6 @@ def served(replay, make_report, client, olivia, settings):
     return client
 
 
-def rows_in(database, table):
-    with database.read() as session:
-        return session.scalar(select(func.count()).select_from(table))
-
-
 def test_a_restored_server_is_the_same_and_takes_the_old_token(served, fresh, tmp_path, alice):
     services = services_of(served)
     expected = answers(served)
@@ -86,37 +81,37 @@ def test_backup_of_sqlite_does_not_go_into_postgresql(served, another_postgresql
         restore(empty, tmp_path / "backups")
 
 
-def test_what_is_there_is_replaced_only_by_force_and_kept(
-    served, settings, tmp_path, digits_submission, submit, alice
-):
+def test_what_is_there_is_not_replaced(served, tmp_path, digits_submission, submit):
     services = services_of(served)
     back_up(services, tmp_path / "backups")
-    expected = answers(served)
-    damaged = min(settings.artifacts_dir.glob("??/*"))
     submit(digits_submission)
-    with pytest.raises(ConflictError, match=r"has rows in .* and [0-9]+ more; .*--force"):
+    expected = answers(served)
+    with pytest.raises(ConflictError, match=r"has rows in .* and [0-9]+ more, .* replaces nothing"):
         restore(services, tmp_path / "backups")
-    other = Database(settings.database_url)
-    with other.read() as session:
-        assert session.scalar(select(func.count()).select_from(Submission)) == 2
-        with pytest.raises(ConflictError, match="stop"):
-            restore(services, tmp_path / "backups", force=True)
-    other.close()
+    assert answers(served) == expected
 
-    damaged.write_bytes(b"damaged")
+
+@on_sqlite
+def test_another_key_is_not_replaced(served, fresh, tmp_path):
+    back_up(services_of(served), tmp_path / "backups")
+    load_signer(fresh.signing_key_path)
+    with unserved(fresh) as empty, pytest.raises(ConflictError, match="another key than the"):
+        restore(empty, tmp_path / "backups")
+
+
+@on_sqlite
+def test_a_backup_is_as_its_own_key_signed_it(served, fresh, tmp_path):
+    path, manifest = back_up(services_of(served), tmp_path / "backups")
+    listed = change(path / "manifest.json", manifest.made_at.encode(), b"2020-01-01T00:00:00+00:00")
+    told = refuse_restore(fresh, tmp_path / "backups", RuleError)
+    assert "changed, or another key signed it" in told
+
+    (path / "manifest.json").write_bytes(listed)
     said = []
-    restore(services, tmp_path / "backups", force=True, say=said.append)
-    [kept] = [line for line in said if line.startswith("The previous data is kept as ")]
-    with serving(settings) as second:
-        assert answers(second) == expected
-        assert second.get("/api/v1/me", headers=alice.headers).status_code == 200
-    old = Path(kept.removeprefix("The previous data is kept as ").split(";")[0])
-    if services.database.is_sqlite:
-        database = Database(f"sqlite:///{old}")
-        assert rows_in(database, Submission) == 2
-        database.close()
-    else:
-        assert (old.parent, old.stat().st_mode & 0o777) == (tmp_path / "backups", 0o600)
+    with unserved(fresh) as empty:
+        restore(empty, tmp_path / "backups", say=said.append)
+    key_id = served.get("/api/v1/keys").json()["keys"][0]["id"]
+    assert f"Signed by key {key_id}: is it the one that you noted of your server?" in said
 
 
 @on_sqlite
