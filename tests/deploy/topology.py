@@ -5,10 +5,8 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
-import threading
 from contextlib import ExitStack, suppress
 
 import boto3
@@ -21,54 +19,38 @@ from tests.support.admin import run_admin
 from tests.support.postgresql import running_postgresql
 from tests.support.processes import asking, free_port, stop, wait_for
 
+# Where Debian's package puts it, which a user's path may lack.
+NGINX = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
 SERVERS = ("server-1", "server-2")
 WORKERS = ("worker-cpu-1", "worker-cpu-2")
 BUCKET = "results"
 
 
-class RoundRobin:
-    """Stands where the proxy stands: every connection goes to the next port that answers."""
+class Proxy:
+    """nginx with the repository's configuration: only ports, addresses and folders are this test's."""
 
-    def __init__(self, ports):
-        self._ports = ports
-        self._next = 0
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = int(self._listener.getsockname()[1])
-        threading.Thread(target=self._serve, daemon=True).start()
+    def __init__(self, ports, folder):
+        self.port = free_port()
+        self._file = folder / "nginx.conf"
+        self._log = folder / "proxy.log"
+        text = (ROOT / "deploy/nginx.conf").read_text()
+        servers = "".join(f"server 127.0.0.1:{port} max_fails=2 fail_timeout=5s;" for port in ports)
+        for theirs, ours in (
+            (r"resolver .*;", ""),
+            (r"server server:8000 resolve .*;", servers),
+            (r"listen 8080;", f"listen 127.0.0.1:{self.port};"),
+            (r"/tmp/", f"{folder}/nginx-"),
+        ):
+            text, count = re.subn(theirs, ours, text)
+            assert count, f"deploy/nginx.conf has no {theirs}"
+        self._file.write_text(text)
 
-    def close(self):
-        """Take no more connections."""
-        with suppress(OSError):
-            self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-    def _serve(self):
-        with suppress(OSError):
-            while True:
-                client, _ = self._listener.accept()
-                threading.Thread(target=self._join, args=(client,), daemon=True).start()
-
-    def _join(self, client):
-        with client:
-            for _ in self._ports:
-                self._next += 1
-                address = ("127.0.0.1", self._ports[self._next % len(self._ports)])
-                with suppress(OSError), socket.create_connection(address, timeout=2) as server:
-                    server.settimeout(None)
-                    sender = threading.Thread(target=_copy, args=(client, server), daemon=True)
-                    sender.start()
-                    _copy(server, client)
-                    sender.join()
-                    return
-
-
-def _copy(source, target):
-    with suppress(OSError):
-        while piece := source.recv(65536):
-            target.sendall(piece)
-    for each in (source, target):
-        with suppress(OSError):
-            each.shutdown(socket.SHUT_RDWR)
+    def start(self):
+        """Start nginx in the foreground."""
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                [NGINX, "-c", self._file, "-g", "daemon off;"], stdout=log, stderr=log
+            )
 
 
 class Topology:
@@ -84,10 +66,9 @@ class Topology:
         self._database = self._resources.enter_context(running_postgresql())
         self._broker_port, self._store_port = free_port(), free_port()
         self._ports = {name: free_port() for name in SERVERS}
-        self._front = RoundRobin(list(self._ports.values()))
-        self._resources.callback(self._front.close)
+        self._proxy = Proxy(self._ports.values(), folder)
         self.processes = {}
-        self.url = f"http://127.0.0.1:{self._front.port}"
+        self.url = f"http://127.0.0.1:{self._proxy.port}"
         for part in ("run", "redis", "deploy"):
             (folder / part).mkdir()
         script = shutil.copy(ROOT / "deploy/make-secrets.sh", folder / "deploy")
@@ -196,6 +177,7 @@ class Topology:
             self.start(name)
         for name in SERVERS:
             self.wait_until_ready(name)
+        self.processes["proxy"] = self._proxy.start()
         for name in WORKERS:
             self.start(name)
         self.wait(lambda: self._alive_workers() == len(WORKERS), "two workers to be alive")
@@ -219,13 +201,11 @@ class Topology:
         """A connection to the broker."""
         return redis.Redis(port=self._broker_port, password=password, socket_timeout=2)
 
-    def training_worker(self):
-        """The worker that trains at this moment, if one does."""
-        for name in WORKERS:
-            with suppress(psutil.Error):
-                if psutil.Process(self.processes[name].pid).children():
-                    return name
-        return None
+    def is_training(self, worker):
+        """Whether a worker trains at this moment."""
+        with suppress(psutil.Error, KeyError):
+            return bool(psutil.Process(self.processes[worker].pid).children())
+        return False
 
     def kill(self, name):
         """End a service without a word, as a loss of power does."""

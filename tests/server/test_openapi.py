@@ -4,6 +4,7 @@ import difflib
 import json
 import os
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,12 @@ def test_schemas_are_named_by_nouns(schema):
     assert {"Submission", "Board", "BoardRow", "Verification", "Benchmark"} <= names
     assert [name for name in names if name.endswith("View")] == []
     assert 'View"' not in json.dumps(schema)
+
+
+def test_every_operation_with_a_rule_of_its_own_in_the_contract_check_is_there(schema):
+    config = tomllib.loads((STORED.parents[2] / "schemathesis.toml").read_text())
+    named = {name for rules in config["operations"] for name in rules["include-name"]}
+    assert named - operations(schema).keys() == set()
 
 
 def test_every_operation_says_what_it_does(schema):
