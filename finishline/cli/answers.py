@@ -254,9 +254,10 @@ def time_lines(entry: View) -> Iterator[Text]:
         ranked = f"without a rank while it is measured (finishline verify {measuring[0]} --watch)"
     else:
         ranked = f"without a rank, {why}," if why else "without a rank yet"
+    board = f"{entry['benchmark']}, {entry['division']} division"
     yield Text(
         f"{seconds_text(seconds)}{interval} over {runs} runs on "
-        f"{entry['system']['hardware_class']}: {ranked} on {entry['benchmark']}.",
+        f"{entry['system']['hardware_class']}: {ranked} on {board}.",
         style="bold",
     )
 

@@ -36,8 +36,10 @@ from finishline.client.errors import FinishlineError, refusal, told_besides
 from finishline.places import installed_server
 from finishline.profiles import ProfileError
 from finishline.rules.errors import RuleError, StatisticsMissingError
+from finishline.rules.text import count_text
 
 TERMINATED = 143  # 128 + SIGTERM.
+MOST_PROBLEMS = 20  # Of an error, at a terminal.
 FAILURES = (
     CliError, FinishlineError, ProfileError, RuleError, StatisticsMissingError,
     typer.TyperException, OSError, UnicodeEncodeError,
@@ -259,8 +261,11 @@ def _report(error: CliError, *, as_json: bool) -> None:
         return
     console = open_console(stderr=True)
     console.print(Text.assemble(("error: ", "bold red"), error.message), soft_wrap=True)
-    for problem in told_besides(error.message, error.problems):
+    problems = told_besides(error.message, error.problems)
+    for problem in problems[:MOST_PROBLEMS]:
         console.print(Text(f"  {problem}"), soft_wrap=True)
+    if (more := len(problems) - MOST_PROBLEMS) > 0:
+        console.print(f"  and {count_text(more, 'problem')} more; --json lists all.")
 
 
 if __name__ == "__main__":

@@ -54,7 +54,10 @@ def find_submission_files(path: Path) -> Upload:
         if (path / FILE).is_file():
             expected = "logs; code is checked by `finishline check`"
             raise _refused(f"not there, but {FILE}", expected, file=claim)
-        raise _refused("not there", "a submission's JSON, or its folder", file=claim)
+        expected = "a submission's JSON, or its folder"
+        if path.is_dir():
+            expected = f"a folder with a {CLAIM_NAME} and its logs, or one with code and a {FILE}"
+        raise _refused("not there", expected, file=claim)
     runs = _listed_runs(claim)
     if runs is None:
         log = claim.with_suffix(".tsv")

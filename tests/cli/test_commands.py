@@ -72,7 +72,8 @@ def test_a_measured_time_stands_above_the_claimed_one(finishline, standin):
     standin.answer("GET /api/v1/submissions/s1", measured)
     shown = finishline("show", "s1").out.splitlines()
 
-    at = shown.index("1.234 s (95 %: 1.200 s to 1.300 s) over 3 runs on cpu-vm: rank 2 on digits.")
+    [at] = [number for number, line in enumerate(shown) if line.startswith("1.234 s")]
+    assert shown[at].endswith("over 3 runs on cpu-vm: rank 2 on digits, closed division.")
     assert shown[at + 1].startswith("Claimed TTA 0.853 s (95 %: 0.800 to 0.900 s)")
 
 
@@ -378,7 +379,21 @@ def test_watching_goes_along_with_a_verification_that_is_under_way(finishline, s
     assert not [asked for asked in standin.asked if asked.method == "POST"]
 
 
-def test_watching_asks_for_a_replay_where_those_before_have_ended(finishline, standin):
+def test_watching_shows_the_verdict_of_a_replay_that_is_done(finishline, standin):
+    done = {"id": "v1", "kind": "replay", "state": "done"}
+    standin.answer("GET /api/v1/submissions/s1", SUBMISSION | {"verifications": [done]})
+    standin.answer("GET /api/v1/verifications/v1", VERIFICATION | done)
+    standin.stream("v1", ("end", ENDED))
+
+    ran = finishline("verify", "s1", "--watch")
+
+    assert ran.code == 0
+    assert "has ended" in ran.out
+    assert "verified" in ran.out
+    assert {asked.method for asked in standin.asked} == {"GET"}
+
+
+def test_watching_asks_for_a_replay_where_those_before_have_failed(finishline, standin):
     ended = [{"id": "v0", "kind": "replay", "state": "failed"}]
     standin.answer("GET /api/v1/verifications/v0", VERIFICATION | ended[0])
     standin.answer("GET /api/v1/submissions/s1", SUBMISSION | {"verifications": ended})

@@ -117,3 +117,29 @@ def test_a_server_of_another_kind_is_told_with_the_field_that_it_lacks(finishlin
     assert (other.code, older.code) == (4, 4)
     assert f"Unexpected answer from {standin.url}: no field 'benchmarks'. Check --url" in other.err
     assert "no field 'benchmark'." in older.err
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("run", "has no training.toml; expected code with a training.toml"),
+        ("check", "with a submission.json and its logs, or one with code and a training.toml"),
+        ("submit", "with a submission.json and its logs, or one with code and a training.toml"),
+    ],
+)
+def test_a_folder_that_is_no_submission_is_told_what_it_lacks(command, words, finishline, tmp_path):
+    done = finishline(command, str(tmp_path))
+
+    assert done.code in (1, 2)
+    assert words in " ".join(done.err.split())
+
+
+def test_a_long_list_of_problems_is_cut_at_a_terminal(finishline, tmp_path):
+    (tmp_path / "training.toml").write_text("")
+    for number in range(60):
+        (tmp_path / f"{number}.bin").write_bytes(b"\xff\0")
+    done = finishline("check", str(tmp_path))
+    listed = finishline("check", str(tmp_path), "--json").error()["problems"]
+
+    assert (done.code, len(done.err.splitlines())) == (1, 22)
+    assert f"and {len(listed) - 20} problems more" in done.err

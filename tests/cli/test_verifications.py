@@ -356,6 +356,7 @@ def test_a_decision_is_sent_with_its_reason(finishline, standin):
 
 
 def test_two_verifications_are_shown_side_by_side(finishline, standin):
+    standin.answer("GET /api/v1/verifications/v1", {"id": "v1"})
     standin.answer("GET /api/v1/verifications/compare", COMPARISON)
     ran = finishline("compare", "v1", "v2")
 

@@ -27,7 +27,7 @@ BUCKET = "results"
 
 
 class Proxy:
-    """nginx with the repository's configuration: only ports, addresses and folders are this test's."""
+    """nginx with the repository's configuration. Ports and folders are this test's."""
 
     def __init__(self, ports, folder):
         self.port = free_port()
@@ -39,7 +39,7 @@ class Proxy:
             (r"resolver .*;", ""),
             (r"server server:8000 resolve .*;", servers),
             (r"listen 8080;", f"listen 127.0.0.1:{self.port};"),
-            (r"/tmp/", f"{folder}/nginx-"),
+            (r"(?<= )/tmp/", f"{folder}/nginx-"),
         ):
             text, count = re.subn(theirs, ours, text)
             assert count, f"deploy/nginx.conf has no {theirs}"

@@ -99,7 +99,7 @@ def test_a_package_is_followed_to_its_time_its_rank_and_its_page(entries, packag
     assert "Verdict: verified" in out
     *_, time, page = out.splitlines()
     assert time.startswith("2.042 s (95 %: ")
-    assert time.endswith(" over 5 runs on cpu-test: rank 1 on digits.")
+    assert time.endswith(" over 5 runs on cpu-test: rank 1 on digits, open division.")
     (entry_id,) = [each["id"] for each in listed(entries)]
     assert page == f"{site}/submissions/{entry_id}"
 
@@ -140,7 +140,7 @@ def test_more_runs_count_together(entries, sent, command, site, capsys):
     main(["show", made["id"], "--url", site])
     shown = capsys.readouterr().out
     assert f"code submission {made['package']['sha256']}, numpy-2.4, MIT" in shown
-    assert "over 10 runs on cpu-test: rank 1 on digits." in shown
+    assert "over 10 runs on cpu-test: rank 1 on digits, open division." in shown
 
 
 def test_a_duplicate_is_named_and_not_followed(entries, package, sent, command):

@@ -8,7 +8,7 @@ from rich.text import Text
 from typer import Argument, Option
 
 from finishline.cli.answers import comparison_lines
-from finishline.cli.client import connect
+from finishline.cli.client import connect, segment
 from finishline.cli.commands.code import (
     Nonce,
     Plain,
@@ -84,12 +84,13 @@ def compare(
         return EXIT_CODES[found.faster]
     with connect() as server:
         try:
-            view = server.get("/compare", submissions=f"{first},{second}")
+            server.get(f"/verifications/{segment(first)}")
         except NotFound:
+            view = server.get("/compare", submissions=f"{first},{second}")
+            screen.answer(view, (pair["sentence"] for pair in view["pairs"]))
+        else:
             view = server.get("/verifications/compare", first=first, second=second)
             screen.answer(view, comparison_lines(view, {}))
-        else:
-            screen.answer(view, (pair["sentence"] for pair in view["pairs"]))
     return ExitCode.OK
 
 
@@ -113,8 +114,9 @@ def _train(screen: Screen, arguments: list[str], most_pairs: int) -> tuple[Compa
         if event["kind"] == "box":
             screen.say(*event_lines(event, unit=""))
             screen.say(Text(f"{'pair':>4}{'A':>12}{'B':>12}{'B / A':>9}   so far", style="bold"))
-        elif event["kind"] == "run_started":
+        elif event["kind"] == "run_started" and not drawn:
             drawn = event["nonce"]
+            screen.say(f"Repeat these pairs, also after Ctrl-C, with --nonce {drawn}")
         if event["kind"] != "run_finished":
             continue
         side = "A" if event["compared"] else "B"

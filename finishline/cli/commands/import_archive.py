@@ -13,7 +13,6 @@ import httpx2
 import orjson
 from rich.console import Console, RenderableType
 from rich.progress import track
-from rich.text import Text
 from typer import Argument, Option
 
 from finishline.cli.client import WHEN_TOLD, ServerClient, connect
@@ -279,7 +278,9 @@ def _lines(
             f"{count_text(_runs_imported(outcomes), 'run')} in {seconds:.1f} s; {said}."
         )
     if left:
-        yield Text(
-            f"The import ended early. {count_text(len(left), 'submission')} not sent, and the "
-            "first of them may be stored. Run it again: no submission is stored twice."
-        )
+        told = f"The import ended early. {count_text(len(left), 'submission')} not sent"
+        if isinstance(sys.exception(), FINAL):
+            yield f"{told}."
+        else:
+            again = "Run it again: no submission is stored twice."
+            yield f"{told}, and the first of them may be stored. {again}"

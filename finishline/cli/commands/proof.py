@@ -26,7 +26,6 @@ from finishline.cli.options import ROOT, Limit, shows
 from finishline.cli.rows import asks_server
 from finishline.cli.screen import Screen
 from finishline.cli.tables import make_table, status_text
-from finishline.client.errors import NotFound
 from finishline.rules.canonical import read_json
 from finishline.rules.errors import RuleError, StatisticsMissingError
 from finishline.rules.proof.hash_chain import check_chain, has_head
@@ -36,7 +35,6 @@ IN_BROWSER = (
     "Without it the server's page /proof checks signature, hashes and seal, but no verdict."
 )
 FILE_ENDINGS = (".zip", ".json")
-WHERE_THEY_ARE = "`finishline show SUBMISSION` lists a submission's verifications."
 LOG_LIMIT_BYTES = 1024 * 1024 * 1024
 PAGE = 1000
 Record = dict[str, Any]
@@ -116,11 +114,7 @@ def is_file(name: str) -> bool:
 def _fetch(verification: str, *, with_keys: bool) -> tuple[bytes, list[bytes]]:
     with connect() as server:
         path = f"/verifications/{segment(verification)}/proof"
-        try:
-            content = server.download(path, limit_bytes=BUNDLE_LIMIT_BYTES)
-        except NotFound as error:
-            error.detail += f" {WHERE_THEY_ARE}"
-            raise
+        content = server.download(path, limit_bytes=BUNDLE_LIMIT_BYTES)
         listed = server.get("/keys") if with_keys else {"keys": []}
     try:
         keys = keys_in(listed)

@@ -43,6 +43,7 @@ from finishline.rules.submissions.claim import (
     check_settings,
 )
 from finishline.rules.submissions.claim_checks import find_shared
+from finishline.rules.trainings.manifest import FILE
 
 STDERR = 2  # The file descriptor.
 SEED_LIMIT = 2**31
@@ -92,7 +93,7 @@ def run(
     The program gets FINISHLINE_SEED, FINISHLINE_RUN, FINISHLINE_BENCHMARK and FINISHLINE_OUT, and
     writes a log there, for one by finishline.log.
     """
-    if is_code(Path(name)) or (Path(name).is_dir() and "/" in name):
+    if is_code(Path(name)):
         others = {"--out": out, "--set": settings, "--division": division, "COMMAND": command,
                   "--precision": precision, "--device": device}  # fmt: skip
         if given := [flag for flag, value in others.items() if value]:
@@ -113,7 +114,13 @@ def run(
     chosen = read_settings(settings or [])
     if out is not None and (out / CLAIM_NAME).exists():
         raise UsageError(f"{out} already has a submission. Choose another folder, or remove it.")
-    file, definition = find_benchmark(name, benchmarks_dir)
+    try:
+        file, definition = find_benchmark(name, benchmarks_dir)
+    except CliError as error:
+        if Path(name).is_dir():
+            expected = f"code with a {FILE}, as `finishline init` writes it, or a benchmark"
+            raise UsageError(f"The folder {name} has no {FILE}; expected {expected}.") from error
+        raise
     count = runs or definition.runs.count
     require_seeds(seed, count, most=MAX_SEED if command else MAX_TRAINED_SEED)
     if not command:
@@ -161,8 +168,12 @@ def run(
         "runs": runs_made,
         "notice": notice,
     }
-    next_step = f"Wrote {training.out}. Next: finishline check {training.out}"
-    screen.answer(document, [next_step, *remarks])
+    wrote = f"Wrote {training.out}. "
+    if count < definition.runs.count:
+        wrote += f"A submission to {definition.benchmark_id} has {definition.runs.count} runs."
+    else:
+        wrote += f"Next: finishline check {training.out}"
+    screen.answer(document, [wrote, *remarks])
     return ExitCode.OK
 
 

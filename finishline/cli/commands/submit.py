@@ -131,6 +131,8 @@ def _submit_logs(
         lines = [*submission_lines(view), page, *remark_lines(remarks)]
         if repeated and not dry_run:
             lines.insert(0, f"Submitted before, as {view['id']}. Nothing changed.")
+        elif not dry_run and (view.get("result") or {}).get("eligible"):
+            lines.append(as_it_is(f"Next: finishline verify {view['id']} --watch"))
         screen.answer(document, lines)
     return ExitCode.OK
 

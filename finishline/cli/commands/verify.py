@@ -104,8 +104,10 @@ def verify(
         view = request_verification(server, named[0], kind=kind, reason=reason, **wishes)
         screen.say(f"{view['runs_planned']} runs.")
     elif watch:
-        view = _find_running(server, named[0], kind=kind)
-        if view is not None and view["state"] not in ENDED:
+        view = _find_asked(server, named[0], kind=kind, also_ended=reason is None)
+        if view is not None and view["state"] in ENDED:
+            screen.say("The verification has ended. An organiser's --reason asks for another.")
+        elif view is not None:
             screen.say("A verification is already under way; following it.")
     if view is None:
         view = request_verification(server, named[0], kind=kind, reason=reason)
@@ -155,8 +157,8 @@ def _follow(server: ServerClient, view: View, screen: Screen, *, watch: bool, wh
     return view
 
 
-def _find_running(server: ServerClient, name: str, *, kind: str) -> View | None:
-    """The verification with this id, or the latest of a submission that has not ended.
+def _find_asked(server: ServerClient, name: str, *, kind: str, also_ended: bool) -> View | None:
+    """The verification with this id, or the latest of a submission: the one under way, if any.
 
     Reading needs no token, so anybody can follow another user's verification. Raises CliError.
     """
@@ -165,11 +167,14 @@ def _find_running(server: ServerClient, name: str, *, kind: str) -> View | None:
         return _get_if_there(server, f"/verifications/{segment(name)}")
     # Code has no replays: its measurement is followed in their place.
     kinds = ("replay", ENTRY.name) if kind == "replay" else (kind,)
-    for each in reversed(submission["verifications"]):
-        if each["kind"] in kinds and each["state"] not in ENDED:
-            view: View = server.get(f"/verifications/{segment(each['id'])}")
-            return view
-    return None
+    asked = [each for each in submission["verifications"] if each["kind"] in kinds]
+    found = [each for each in asked if each["state"] not in ENDED]
+    if also_ended:
+        found = found or [each for each in asked if each["state"] == "done"]
+    if not found:
+        return None
+    view: View = server.get(f"/verifications/{segment(found[-1]['id'])}")
+    return view
 
 
 def _get_if_there(server: ServerClient, path: str) -> View | None:
