@@ -6,11 +6,11 @@ Results stay with their files, and hashes (decision 0024).
 import hashlib
 import re
 import secrets
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Text, and_, cast, delete, or_, select, update
+from sqlalchemy import and_, delete, select, update
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from server.base.board_versions import raise_all_board_versions
@@ -67,11 +67,6 @@ WORDS = frozenset({"role", "status", "state", "kind", "kinds", "division", "benc
 Rename = Callable[[Any], Any]
 
 
-def former_name(user_id: int) -> str:
-    """Name of an erased account."""
-    return f"former-{user_id}"
-
-
 @router.command(
     None,
     Form("/account/erasure", "The admins see that you ask to be erased.", page="/account"),
@@ -119,14 +114,12 @@ def erase_user(session: Session, caller: Caller, user_name: str, body: UserErasu
             f"Nothing was erased. To erase {user_name!r}, type the name {user_name!r} again."
         )
     user = find_person(session, user_name)
-    former = former_name(user.id)
+    former = f"former-{user.id}"
     if user.id == caller.user_id:
         raise ConflictError("Only another admin can erase your account.")
     if user.name == former:
         raise ConflictError(f"{user_name} is erased already.")
-    names = (user_name, *_display_names(session, user))
-    rename = _rename(session, user, names, former)
-    words = (*names, *([user.email] if user.email else []))
+    rename = _rename(session, user, former)
     raise_all_board_versions(session)
     _end_access(session, user)
     user.name, user.email, user.display_name = former, None, None
@@ -134,8 +127,9 @@ def erase_user(session: Session, caller: Caller, user_name: str, body: UserErasu
     user.disabled_at = user.disabled_at or utc_now()
     session.flush()
     for column in COLUMNS:
-        _rewrite(session, column, words, rename)
-    _rename_in_evidence(session, words, rename, {user_name: former})
+        _rewrite(session, column, rename)
+    for kept in session.scalars(select(Evidence)):
+        kept.submission = _renamed(kept.submission, rename, {user_name: former})
     changed = redact(session, rename)
     after = {"records": {str(number): sha256 for number, sha256 in changed.items()}}
     subject = Subject("user", former)
@@ -155,7 +149,8 @@ def _display_names(session: Session, user: User) -> set[str]:
     return {name for name in shown | {user.display_name} if name} - {*others, user.name}
 
 
-def _rename(session: Session, user: User, names: Collection[str], former: str) -> Rename:
+def _rename(session: Session, user: User, former: str) -> Rename:
+    names = (user.name, *_display_names(session, user))
     others = select(User.name, User.display_name).where(User.id != user.id)
     everybody = {
         *names,
@@ -201,35 +196,20 @@ def _end_access(session: Session, user: User) -> None:
     )
 
 
-def _holding(column: InstrumentedAttribute[Any], name: str) -> ColumnElement[bool]:
-    found: ColumnElement[bool] = cast(column, Text).contains(name, autoescape=True)
-    return found
-
-
-def _rewrite(
-    session: Session, column: InstrumentedAttribute[Any], words: tuple[str, ...], rename: Rename
-) -> None:
+def _rewrite(session: Session, column: InstrumentedAttribute[Any], rename: Rename) -> None:
     table = column.class_.__table__
     keys = tuple(table.primary_key.columns)
     source = table.columns[column.key]
-    holding = or_(*(_holding(source, word) for word in words))
-    for *key, value in session.execute(select(*keys, source).where(holding).order_by(*keys)).all():
+    there = select(*keys, source).where(source.is_not(None)).order_by(*keys)
+    for *key, value in session.execute(there).all():
         renamed = rename(value)
         if renamed != value:
             row = and_(*(part == known for part, known in zip(keys, key, strict=True)))
             session.execute(update(table).where(row).values({source.name: renamed}))
 
 
-def _rename_in_evidence(
-    session: Session, words: tuple[str, ...], rename: Rename, account: Mapping[str, str]
-) -> None:
-    """Proofs are signed when they are read: of the kept evidence names alone are changed."""
-    holding = or_(*(_holding(Evidence.submission, word) for word in words))
-    for kept in session.scalars(select(Evidence).where(holding)):
-        kept.submission = _renamed(kept.submission, rename, account)
-
-
 def _renamed(part: dict[str, Any], rename: Rename, account: Mapping[str, str]) -> dict[str, Any]:
+    """Proofs are signed when they are read: of the kept evidence names alone are changed."""
     holder = {"against": _renamed(part["against"], rename, account)} if "against" in part else {}
     submitter = account.get(part["submitter"], part["submitter"])
     waivers = rename(part.get("waivers", []))
