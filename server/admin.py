@@ -24,9 +24,7 @@ from server.base.schema import migrate as make_tables
 from server.base.schema import newest_revision, require_current_schema
 from server.base.settings import get_settings
 from server.commands import administer
-from server.people.accounts import (
-    NewToken,
-)
+from server.people.accounts import NewToken
 
 Known = Annotated[
     bool, Option("--known", help="Its user's packages go to workers without a memory cgroup too.")

@@ -1,4 +1,8 @@
-"""The API's description in words: groups in the order of a reader's tasks, a summary for each."""
+"""The API's description: groups in the order of a reader's tasks, with summaries and examples.
+
+Each field of an example has a value by its name, else by its form, so that it is short, of one
+story, and valid by its own schema.
+"""
 
 import re
 from collections.abc import Iterable
@@ -48,3 +52,229 @@ def named_by_nouns(described: dict[str, Any]) -> dict[str, Any]:
 
 def _noun(quoted: re.Match[str]) -> str:
     return f'"{quoted[1] or ""}{quoted[2].removesuffix("View")}"'
+
+
+Schema = dict[str, Any]
+Schemas = dict[str, Schema]
+SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+# Values of one story: ada's claim on digits, replayed by the worker gpu-7. By names of fields, or
+# by "Schema.field"; a value of another type than the field's is passed over.
+VALUES: dict[str, tuple[Any, ...]] = {
+    "about": ("Classify the digits of 1,797 small pictures.",),
+    "accelerator": ("NVIDIA H100 80GB HBM3",),
+    "accelerator_count": (1,),
+    "action": ("submission.withdraw",),
+    "actor": ("olivia",),
+    "answer": ("ok",),
+    "at": ("2026-11-24T12:00:00+00:00",),
+    "backend": ("onnxruntime",),
+    "batch_size": (64,),
+    "batch_sizes": (64,),
+    "benchmark": ("digits",),
+    "benchmark_id": ("digits",),
+    "benchmark_version": ("1",),
+    "best_quality": (98.66,),
+    "bound": ("memory",),
+    "challenger": ("063a47w5fhf3",),
+    "clock": ("mlperf",),
+    "code": ("within_band",),
+    "commit": ("4b825dc642cb6eb9a060e54bf8d69288fbee4904",),
+    "configuration": ("fp32, 4096 x 4096",),
+    "date": ("2026-11-24",),
+    "detail": ("There is no submission 'none'.",),
+    "direction": ("higher",),
+    "division": ("closed",),
+    "divisions": ("closed",),
+    "email": ("ada@example.org",),
+    "environment": ("torch-2.13-cpu",),
+    "epoch": (7.0,),
+    "epochs": (7.0,),
+    "epochs_to_target": (7.0,),
+    "error": ("its log is missing",),
+    "field": ("tta_seconds", "value"),
+    "figure": ("seconds",),
+    "file": ("run_0.log",),
+    "first": ("063a47w5fhf3",),
+    "formula": ("mean of the runs",),
+    "framework": ("torch 2.13.0",),
+    "evidence": ("measured",),
+    "hardware": ("1x-nvidia-h100-80gb-hbm3",),
+    "hardware_class": ("1x-nvidia-h100-80gb-hbm3",),
+    "hidden": ("063a47w5fhf3",),
+    "highest_role": ("submitter",),
+    "holder": ("7fhwwsrtzbfm",),
+    "how": ("a matrix product of 4096 x 4096",),
+    "instance": ("p5.4xlarge",),
+    "kind": ("replay", "train"),
+    "kinds": ("record.set",),
+    "label": ("laptop",),
+    "license": ("Apache-2.0",),
+    "link": ("https://example.org/join#c0de",),
+    "log_tail": ("epoch 7: 97.66",),
+    "measure": ("seconds",),
+    "message": ("all 22 evaluations of the replays lie in the reference band",),
+    "metric": ("top1Accuracy",),
+    "model": ("small net",),
+    "module": ("train",),
+    "moment": ("before",),
+    "name": ("gpu-7",),
+    "next_step": ("Start the worker again.",),
+    "nonce": ("c2f1a6",),
+    "note": ("The official ranking has another target.",),
+    "official_clock": ("mlperf",),
+    "organisation": ("Example Labs",),
+    "origin": ("probed",),
+    "outcome": ("verified",),
+    "p_value": (0.004,),
+    "package": (SHA256,),
+    "pending_decisions": ("04876bb817e600e",),
+    "precision": ("fp32",),
+    "problems": ("record 12 was changed",),
+    "processor": ("AMD EPYC 9554",),
+    "processor_count": (16,),
+    "provider": ("aws",),
+    "public_key": (SHA256,),
+    "purpose": ("replay",),
+    "quality": (97.66,),
+    "rank": (1,),
+    "ratio": (0.98,),
+    "reason": ("record claim",),
+    "region": ("us-east-1",),
+    "role": ("submitter",),
+    "scope": ("own",),
+    "seal": (SHA256,),
+    "second": ("7fhwwsrtzbfm",),
+    "secret": ("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",),
+    "seed": (253086427,),
+    "sentence": ("Open until 2027-02-01.",),
+    "source": ("https://example.org/data",),
+    "source_url": ("https://example.org/prices",),
+    "state": ("done", "idle"),
+    "status": ("verified", 200),
+    "subject_kind": ("user", "submission"),
+    "submissions": ("063a47w5fhf3", 12),
+    "submitter": ("ada",),
+    "target": (97.5,),
+    "task": ("Image classification",),
+    "title": ("Digits",),
+    "token": ("fl_ifZW2b5QlE5UnyfmIVTuv2Tv7nbuLkfOXKIKyVBA2m4",),
+    "trained_with": ("reference",),
+    "tta_display": ("1.892 s",),
+    "unit": ("percent",),
+    "user": ("ada",),
+    "verdict": ("verified", "pass"),
+    "verification_id": ("04876bb817e600e",),
+    "version": ("1", 1),
+    "weight": ("passes",),
+    "why": ("It is withdrawn.",),
+    "worker": ("gpu-7",),
+    "BoardView.kind": ("train",),
+    "BoardView.metric": ("tta",),
+    "InvitationView.name": ("ada",),
+    "OrganisationView.name": ("Example Labs",),
+    "PreviewView.metric": ("tta",),
+    "SubmissionView.kind": ("train",),
+    "SubmissionPreview.kind": ("train",),
+    "SystemView.name": ("one H100",),
+    "UserView.name": ("ada",),
+}
+# Moments that have come in the story; any other that may be null is.
+COME = ("ended_at", "last_seen_at", "last_used_at", "measured_at", "started_at", "submitted_at")
+# By the end of a name, where the name itself has none.
+ENDS: dict[str, tuple[Any, ...]] = {
+    "sha256": (SHA256,),
+    "url": ("https://example.org/finishline",),
+    "seconds": (1.892,),
+    "percent": (2.4,),
+    "hour": (3.9,),
+    "usd": (12.5,),
+    "bytes": (6703,),
+    "gib": (80.0,),
+    "id": ("063a47w5fhf3", 17),
+    "by": ("olivia",),
+    "because": ("torch 2.13",),
+}
+FORMATS = {"date-time": "2026-11-24T12:00:00Z", "date": "2026-11-24"}
+PLAIN: dict[str, Any] = {
+    "string": "as stated",
+    "integer": 3,
+    "number": 1.5,
+    "boolean": False,
+}
+TYPES: dict[str, Any] = {"string": str, "integer": int, "number": (int, float), "boolean": bool}
+
+
+def add_examples(schemas: Schemas) -> None:
+    """Give each schema of a description an example, unless it states its own."""
+    for title, schema in schemas.items():
+        if not schema.get("examples"):
+            schema["examples"] = [_example(schema, title, "", schemas)]
+
+
+def _example(schema: Schema, title: str, name: str, schemas: Schemas) -> Any:
+    """Example of a field of the schema called `title`, or of that schema itself."""
+    if "$ref" in schema:
+        title = schema["$ref"].rpartition("/")[2]
+        own = schemas[title].get("examples")
+        return own[0] if own else _example(schemas[title], title, name, schemas)
+    if "anyOf" in schema:
+        chosen = _choice(schema["anyOf"], title, name)
+        return None if chosen is None else _example(chosen, title, name, schemas)
+    kind = schema.get("type", "object")
+    if kind == "object":
+        return _table(schema, title, schemas)
+    if kind == "array":
+        items = schema.get("items", {})
+        return [_example(items, title, name, schemas)] * max(1, schema.get("minItems", 1))
+    return _value(schema, title, name, kind)
+
+
+def _choice(choices: list[Schema], title: str, name: str) -> Schema | None:
+    """The first choice that the story has a value of; else None where that is a choice."""
+    told = [each for each in choices if _is_told(each, title, name)]
+    may_be_null = any(each.get("type") == "null" for each in choices)
+    if told or not may_be_null:
+        return [*told, *choices][0]
+    return None
+
+
+def _is_told(schema: Schema, title: str, name: str) -> bool:
+    kind = schema.get("type")
+    if schema.get("format") in FORMATS:
+        return name in COME
+    return kind in TYPES and bool(_fitting(schema, title, name, kind))
+
+
+def _table(schema: Schema, title: str, schemas: Schemas) -> dict[str, Any]:
+    """Every field that is required, and of the others those that are one value."""
+    required = schema.get("required", ())
+    return {
+        name: _example(field, title, name, schemas)
+        for name, field in schema.get("properties", {}).items()
+        if name in required or field.get("type") in TYPES
+    }
+
+
+def _fitting(schema: Schema, title: str, name: str, kind: str) -> list[Any]:
+    """Values of the story that a field may have."""
+    own = VALUES.get(f"{title}.{name}") or VALUES.get(name, ())
+    known = [*own, *ENDS.get(name.rpartition("_")[2], ())]
+    return [
+        value
+        for value in known
+        if isinstance(value, TYPES[kind])
+        and isinstance(value, bool) == (kind == "boolean")
+        and value in schema.get("enum", [value])
+    ]
+
+
+def _value(schema: Schema, title: str, name: str, kind: str) -> Any:
+    if "const" in schema:
+        return schema["const"]
+    fitting = _fitting(schema, title, name, kind)
+    if "enum" in schema:
+        return [*fitting, *schema["enum"]][0]
+    value = FORMATS.get(schema.get("format", "")) or next(iter(fitting), PLAIN[kind])
+    if kind in ("integer", "number"):
+        value = max(min(value, schema.get("maximum", value)), schema.get("minimum", value))
+    return value

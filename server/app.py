@@ -1,4 +1,4 @@
-"""The application: services, routes, error answers, start and stop."""
+"""The application: services, routes, error answers, what stands in front of it, start and stop."""
 
 import gc
 import os
@@ -6,21 +6,24 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
+from typing import Any
 
+from asgi_correlation_id import CorrelationIdMiddleware
 from fastapi import APIRouter, FastAPI
+from prometheus_fastapi_instrumentator.middleware import PrometheusInstrumentatorMiddleware
 from starlette.middleware.gzip import DEFAULT_EXCLUDED_CONTENT_TYPES, GZipMiddleware
 from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
 
-from server.api_reference import TAGS, describe
-from server.asgi import FinishlineApp
+from server.api_reference import TAGS, add_examples, describe, named_by_nouns
 from server.base.artifacts import make_store
 from server.base.board_versions import VersionReader
 from server.base.broker import Broker
 from server.base.database import Database
 from server.base.error_answers import ERROR_ANSWERS, add_error_handlers
-from server.base.middleware import HeadAnswers, JsonTwins, SecurityHeaders
+from server.base.middleware import HeadAnswers, JsonTwins, OpenToPages, SecurityHeaders
 from server.base.places import VERSION
-from server.base.request_metrics import RequestMetrics
+from server.base.request_context import SAFE_ID, InContext, RequestMetrics
 from server.base.schema import require_current_schema
 from server.base.services import OfferedBenchmarks, Services
 from server.base.settings import Settings, get_settings
@@ -31,6 +34,7 @@ from server.benchmarks.definitions import those_in_force
 from server.benchmarks.in_force import PhaseWatch, install_definitions
 from server.boards import endpoints as boards
 from server.boards import submissions as submissions_with_places
+from server.boards.cache import BoardCache
 from server.boards.endpoints import GZIP_LEVEL
 from server.notices import subscriptions as notices
 from server.notices.outbox import NoticeLoop
@@ -38,10 +42,10 @@ from server.operations import health
 from server.operations import metrics as metrics_page
 from server.operations import runs as run_export
 from server.operations.bodies import BodyLimit, BodyRoom
-from server.operations.figures import CachedFigures
 from server.operations.health import Readiness, drained_before_stop, make_checks
 from server.operations.in_flight import InFlight
-from server.operations.logs import configure_logging
+from server.operations.logs import configure_logging, write_access_line
+from server.operations.metrics import CachedFigures
 from server.operations.rates import RateLimiting
 from server.pages import docs, submit
 from server.pages import endpoints as pages
@@ -112,6 +116,49 @@ DESCRIPTION = (
 )
 # Bytes that are compressed already, and streams of events, of which each is read as it comes.
 NOT_TEXT = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/octet-stream")
+
+
+class FinishlineApp(FastAPI):
+    """FastAPI behind the cache of boards, with all its middlewares observed.
+
+    A response from the cache is counted and leaves no line in the log. `state.services` is set
+    before the first request.
+    """
+
+    def openapi(self) -> dict[str, Any]:
+        """The description of the API, with an example of each schema."""
+        if self.openapi_schema is None:
+            described = super().openapi()
+            add_examples(described["components"]["schemas"])
+            self.openapi_schema = named_by_nouns(described)
+        return self.openapi_schema
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """The whole application, observed, behind the cache where everybody reads."""
+        services: Services = self.state.services
+        metrics = services.of(RequestMetrics)
+        app = observed(super().build_middleware_stack(), metrics)
+        if services.settings.reads == "members":
+            return app  # The cache looks at no token.
+        return BoardCache(app, services.of(VersionReader), metrics)
+
+
+def observed(app: ASGIApp, metrics: RequestMetrics) -> ASGIApp:
+    """An application with an id for each request, which is counted, timed and logged.
+
+    A proxy or a client may give the id.
+    """
+    instrumented = PrometheusInstrumentatorMiddleware(
+        app,
+        should_group_status_codes=False,
+        instrumentations=[*metrics.instrumentations, write_access_line],
+        registry=metrics.registry,
+    )
+    return CorrelationIdMiddleware(
+        OpenToPages(InContext(instrumented)),
+        generator=lambda: os.urandom(8).hex(),
+        validator=lambda sent: SAFE_ID.fullmatch(sent) is not None,
+    )
 
 
 def create_app(

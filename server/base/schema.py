@@ -67,7 +67,10 @@ def require_no_other(connection: Connection, name: str) -> str | None:
 
     Raises RuntimeError if somebody else made its tables, or another commit.
     """
-    found, wanted = _revision_in(connection), newest_revision()
+    found: str | None = None
+    if inspect(connection).has_table(VERSIONS):
+        found = connection.scalar(text(f"SELECT version_num FROM {VERSIONS}"))  # noqa: S608
+    wanted = newest_revision()
     if found is None:
         tables = sorted(set(inspect(connection).get_table_names()) - {VERSIONS})
         if tables:
@@ -84,27 +87,15 @@ def require_no_other(connection: Connection, name: str) -> str | None:
     return found
 
 
-def _revision_in(connection: Connection) -> str | None:
-    if not inspect(connection).has_table(VERSIONS):
-        return None
-    found: str | None = connection.scalar(text(f"SELECT version_num FROM {VERSIONS}"))  # noqa: S608
-    return found
-
-
 def _hint(connection: Connection, revision: str) -> str:
-    commit = NUMBERED if len(revision) == 4 and revision.isdigit() else _commit_in(connection)
+    commit: str | None = NUMBERED if len(revision) == 4 and revision.isdigit() else None
+    columns = {each["name"] for each in inspect(connection).get_columns(VERSIONS)}
+    if commit is None and "code_commit" in columns:
+        commit = connection.scalar(text(f"SELECT code_commit FROM {VERSIONS}"))  # noqa: S608
     export = "and export there with `finishline admin export` (or `python -m server.admin export`)."
     if commit is None:
         return f"It does not say which commit made it. Hint: start the one that you had, {export}"
     return f"Hint: run `git checkout {commit[:HEX_DIGITS]}`, {export}"
-
-
-def _commit_in(connection: Connection) -> str | None:
-    """The commit that made the tables, as far as it was known then."""
-    if "code_commit" not in {each["name"] for each in inspect(connection).get_columns(VERSIONS)}:
-        return None
-    found: str | None = connection.scalar(text(f"SELECT code_commit FROM {VERSIONS}"))  # noqa: S608
-    return found
 
 
 def alembic_config(database: Database) -> "Config":

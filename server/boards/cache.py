@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.base.board_versions import VersionReader
 from server.base.middleware import FOR_PAGES, is_known, is_open_to_pages, takes_gzip
-from server.base.request_metrics import RequestMetrics
+from server.base.request_context import RequestMetrics
 
 Headers = tuple[tuple[bytes, bytes], ...]
 Key = tuple[str, bytes, bool]

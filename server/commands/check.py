@@ -28,7 +28,7 @@ from server.base.standing import ENDED, names_where
 from server.base.visibility import ORGANISER
 from server.benchmarks.definitions import files_of_added
 from server.operations.copies import snapshot
-from server.operations.selection import list_logs
+from server.operations.export import list_logs
 from server.people.audit import all_records
 from server.verifications.proofs import current_signer, sign_proof, write_bundle
 

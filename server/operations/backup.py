@@ -41,7 +41,7 @@ from server.operations.copies import (
     silent,
     snapshot,
 )
-from server.operations.selection import list_logs
+from server.operations.export import list_logs
 
 BACKUP_FORMAT = "finishline-backup-3"
 KEY = "signing-key.pem"

@@ -10,8 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.base.error_answers import refuse
-from server.base.request_context import note_read
-from server.base.request_metrics import RequestMetrics
+from server.base.request_context import RequestMetrics, note_read
 from server.base.settings import MIB
 
 SILENT_SECONDS = 20.0

@@ -1,20 +1,56 @@
-"""Export of a server's public data, or of everything but secrets, for others to study."""
+"""Export of a server's public data, or of everything but secrets, for others to study.
+
+What lets a person in, or reaches one, is left out. What a board, a record or a proof rests on goes,
+and so does every other column. A test lists them, so that somebody decides about a new one.
+"""
 
 import csv
-from contextlib import ExitStack
+import types
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import is_dataclass
 from datetime import date, datetime
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from sqlalchemy import Connection, Select
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from sqlalchemy import (
+    JSON,
+    ColumnElement,
+    Connection,
+    Select,
+    Table,
+    Text,
+    case,
+    cast,
+    func,
+    or_,
+    select,
+    type_coerce,
+    union,
+)
 
 from finishline.rules.text import count_text
 from server.base.database import moment_text
 from server.base.errors import ContentError
+from server.base.models import (
+    Attempt,
+    Base,
+    JobTraining,
+    Pool,
+    PublishedResult,
+    RunRow,
+    Submission,
+    TrainingPackage,
+    Verification,
+)
 from server.base.paging import csv_cell
 from server.base.services import Services
-from server.benchmarks.definitions import definition_text
+from server.base.standing import OPEN
+from server.benchmarks.definitions import definition_text, files_of_added
 from server.operations.copies import (
     Content,
     Manifest,
@@ -25,8 +61,6 @@ from server.operations.copies import (
     silent,
     snapshot,
 )
-from server.operations.parquet import can_write_parquet, parquet_file
-from server.operations.selection import LEFT_OUT, NOT_PUBLIC, list_logs, select_export
 
 EXPORT_FORMAT = "finishline-export-2"
 TABLES, BENCHMARKS = "tables", "benchmarks"
@@ -102,3 +136,201 @@ def _cell(value: object) -> object:
     if isinstance(value, datetime):
         return moment_text(value)
     return value.isoformat() if isinstance(value, date) else csv_cell(value)
+
+
+ARROW = {str: "string", int: "int64", float: "float64", bool: "bool_", date: "date32"}
+Rows = list[dict[str, Any]]
+
+
+def can_write_parquet() -> bool:
+    """Whether pyarrow is installed."""
+    return find_spec("pyarrow") is not None
+
+
+@contextmanager
+def parquet_file(target: Any, columns: Mapping[str, Any]) -> Iterator[Callable[[Rows], None]]:
+    """Write rows to a file: each call adds a group of them. The types are those of Python."""
+    import pyarrow
+    from pyarrow import parquet
+
+    schema = pyarrow.schema([(name, _arrow_type(kind)) for name, kind in columns.items()])
+    with parquet.ParquetWriter(target, schema, compression="zstd") as writer:
+        yield lambda rows: writer.write_batch(pyarrow.RecordBatch.from_pylist(rows, schema=schema))
+
+
+def types_of(fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
+    """The types of a model's fields."""
+    return {name: field.annotation for name, field in fields.items()}
+
+
+def _arrow_type(annotation: Any) -> Any:
+    """The Arrow type of a field's annotation; every field may be absent."""
+    import pyarrow
+
+    origin = get_origin(annotation)
+    if origin in (Union, types.UnionType):
+        (inner,) = (item for item in get_args(annotation) if item is not type(None))
+        return _arrow_type(inner)
+    if origin in (list, tuple):
+        return pyarrow.list_(_arrow_type(get_args(annotation)[0]))
+    if origin is dict:
+        return pyarrow.map_(*map(_arrow_type, get_args(annotation)))
+    if origin is Literal:
+        return _arrow_type(type(get_args(annotation)[0]))
+    if annotation is datetime:
+        return pyarrow.timestamp("us", tz="UTC")
+    if is_dataclass(annotation) or issubclass(annotation, BaseModel):
+        fields = get_type_hints(annotation)
+        if issubclass(annotation, BaseModel):
+            fields = types_of(annotation.model_fields)
+        return pyarrow.struct([(name, _arrow_type(kind)) for name, kind in fields.items()])
+    return getattr(pyarrow, ARROW[annotation])()
+
+
+OF_ITS_OWNER = "a secret of its owner and of one server"
+FOR_ONE_SERVER = "the state of one server, without measurements"
+
+LEFT_OUT = {
+    "users.email": "reaches a person",
+    "users.quota": FOR_ONE_SERVER,
+    "users.issuer": OF_ITS_OWNER,
+    "users.subject": OF_ITS_OWNER,
+    "users.session_number": OF_ITS_OWNER,
+    "tokens": OF_ITS_OWNER,
+    "invitations": OF_ITS_OWNER,
+    "board_changes": "saves the servers of one database reading boards whole",
+    "submissions.idempotency_key": "a word between a submitter and one server",
+    "published_results": "the table of submissions has its columns",
+    "verifications.gpu_seconds_reserved": "an account between a submitter and one server",
+    "attempts.sent_to": FOR_ONE_SERVER,
+    "attempts.token_sha256": OF_ITS_OWNER,
+    "attempts.claimed_by": "names a token, and tokens are left out",
+    "attempts.lease_expires_at": FOR_ONE_SERVER,
+    "attempts.accelerators": "belongs to the accounts of one server",
+    "workers.polls": FOR_ONE_SERVER,
+    "workers.held": FOR_ONE_SERVER,
+    "workers.held_at": FOR_ONE_SERVER,
+    "workers.held_by": FOR_ONE_SERVER,
+    "workers.held_because": FOR_ONE_SERVER,
+    "pauses": FOR_ONE_SERVER,
+    "receivers": "reaches a person, and has a secret of one server",
+    "outbox": FOR_ONE_SERVER,
+}
+NOT_PUBLIC = {
+    "audit_log": "organisers alone read it; everybody may read its head, which the manifest has",
+}
+
+
+def hidden_submissions() -> ColumnElement[bool]:
+    """The condition of submissions that are not to be published at this moment."""
+    return Submission.embargoed.is_(True)
+
+
+def list_logs(connection: Connection, *, public: bool = False) -> list[str]:
+    """The hashes of all files that rows name, once each, in order."""
+    claims, runs = select(Submission.claim_sha256), select(RunRow.log_sha256)
+    if public:
+        shown = ~hidden_submissions()
+        claims = claims.where(shown)
+        runs = runs.where(RunRow.submission_id.in_(select(Submission.id).where(shown)))
+    named = connection.scalars(union(claims, runs)).all()
+    return sorted({*named, *files_of_added(connection)})
+
+
+def select_export(*, public: bool) -> Iterator[tuple[str, Select[Any]]]:
+    """The tables that leave the server, and one query for each.
+
+    With `public` only data that everybody may know. A verification that has not ended is sealed:
+    its draw is not in an export.
+    """
+    roots = _public_roots() if public else {}
+    sources = {**_sealed(), "submissions": _published()}
+    for table in Base.metadata.sorted_tables:
+        if table.name in LEFT_OUT or (public and table.name in NOT_PUBLIC):
+            continue
+        own = sources.get(table.name, {})
+        every = dict.fromkeys((*table.columns.keys(), *own))
+        names = [name for name in every if f"{table.name}.{name}" not in LEFT_OUT]
+        query = select(*(_source(table, name, own).label(name) for name in names))
+        query = query.where(*visible(table, roots)).order_by(*table.primary_key.columns)
+        yield table.name, query
+
+
+def _source(table: Table, name: str, own: Mapping[str, ColumnElement[Any]]) -> ColumnElement[Any]:
+    source = own[name] if name in own else table.columns[name]
+    if isinstance(table.columns.get(name, source).type, JSON):
+        # The text as it is kept: reading and writing it could change a number's last digit.
+        return type_coerce(cast(source, Text), Text)
+    return source
+
+
+def _public_roots() -> dict[str, ColumnElement[bool]]:
+    """Hide embargoed submissions, and the pools that no other has."""
+    shown = ~hidden_submissions()
+    named = select(Submission.pool_id).where(shown, Submission.pool_id.is_not(None))
+    return {"submissions": shown, "pools": Pool.id.in_(named)}
+
+
+def visible(table: Table, roots: Mapping[str, ColumnElement[bool]]) -> list[ColumnElement[bool]]:
+    """The conditions of a table's rows that hang on no hidden row, by the foreign keys."""
+    conditions = [roots[table.name]] if table.name in roots else []
+    for key in sorted(table.foreign_keys, key=lambda key: key.parent.name):
+        parent = key.column.table
+        above = [] if parent is table else visible(parent, roots)
+        if above:
+            known = select(key.column).where(*above)
+            conditions.append(or_(key.parent.is_(None), key.parent.in_(known)))
+    return conditions
+
+
+def _sealed() -> dict[str, dict[str, ColumnElement[Any]]]:
+    """The draw of a verification, absent while it is open, and sources that are not public.
+
+    What the runs of a package wrote may tell its source: before that is public, neither it nor
+    their report is there.
+    """
+    packages = TrainingPackage.__table__.columns
+    secret = select(packages["submission_id"]).where(packages["published_at"].is_(None))
+    verifications, training = Verification.__table__.columns, JobTraining.__table__.columns
+    ended = verifications["state"].not_in(OPEN)
+    of_ended = training["verification_id"].in_(select(verifications["id"]).where(ended))
+    sides = (verifications["submission_id"], verifications["against_id"])
+    tells = or_(*(side.in_(secret) for side in sides))
+    telling = select(verifications["id"]).where(tells)
+    attempts = Attempt.__table__.columns
+    return {
+        "verifications": {
+            "nonce": case((ended, verifications["nonce"])),
+            "report": case((tells, "null"), else_=cast(verifications["report"], Text)),
+        },
+        "attempts": {
+            "log_tail": case((attempts["verification_id"].not_in(telling), attempts["log_tail"]))
+        },
+        "job_trainings": {
+            "seed": case((of_ended, training["seed"])),
+            "data_nonce": case((of_ended, training["data_nonce"])),
+            "settings": case((of_ended, cast(training["settings"], Text))),
+        },
+        "trainings": {
+            name: case(
+                (packages["published_at"].is_not(None), cast(packages[name], Text)), else_="{}"
+            )
+            for name in ("files", "manifest")
+        },
+    }
+
+
+def _published() -> dict[str, ColumnElement[Any]]:
+    """Columns of published results, for the table of submissions."""
+
+    def of_submission(column: ColumnElement[Any]) -> ColumnElement[Any]:
+        which = PublishedResult.submission_id == Submission.id
+        return select(column).where(which).scalar_subquery()
+
+    source = func.coalesce(of_submission(cast(PublishedResult.source, Text)), "null")
+    return {
+        "archive": Submission.evidence == "published",
+        "organisation": of_submission(PublishedResult.organisation.expression),
+        "submitted_on": of_submission(PublishedResult.published_on.expression),
+        "source": type_coerce(source, JSON),
+    }

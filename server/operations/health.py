@@ -1,4 +1,4 @@
-"""Health of this process: the checks of /readyz, /healthz, and draining before a stop.
+"""Health of this process: the checks of /readyz, its queues, /healthz, and draining before a stop.
 
 No answer waits for a thread of those that serve requests: both hold when all of them hang.
 """
@@ -10,30 +10,71 @@ import secrets
 import shutil
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from types import FrameType
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from fastapi import APIRouter, Response
-from sqlalchemy import text
+from sqlalchemy import func, select, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.orm import Session
 
 from finishline.api.schema import Schema
 from server.base.artifacts import ArtifactStore
-from server.base.database import Database
-from server.base.fleet import Fleet
+from server.base.database import Database, utc_now
+from server.base.fleet import Fleet, state_word
+from server.base.models import Attempt, WorkerRow
 from server.base.places import VERSION
 from server.base.services import Services, ServicesDep
 from server.base.settings import MIB, Settings
 from server.base.visibility import ORGANISER
 from server.benchmarks.in_force import frozen_differences
-from server.operations.background_value import BackgroundValue
-from server.operations.figures import read_queues
 from server.verifications.dispatch import Dispatcher
+
+T = TypeVar("T")
+
+
+class BackgroundValue(Generic[T]):
+    """The latest answer of a query, asked at most once every `keep_seconds`, in a thread.
+
+    The thread is none of those that serve requests, so it is free when all of them hang. While one
+    hangs no second is started, and readers wait no longer than `limit_seconds` from its start.
+    """
+
+    def __init__(self, ask: Callable[[], T], *, keep_seconds: float, limit_seconds: float) -> None:
+        self._ask = ask
+        self._keep_seconds = keep_seconds
+        self._limit_seconds = limit_seconds
+        self._asked_at = 0.0
+        self._answer: Future[T] | None = None
+
+    async def get(self) -> T:
+        """Return the value. Raises the query's error, or TimeoutError if it takes too long."""
+        answer, now = self._answer, time.monotonic()
+        if answer is None or (answer.done() and now - self._asked_at >= self._keep_seconds):
+            answer = self._answer = Future()
+            self._asked_at = now
+            # A daemon: a question that hangs does not keep the process from ending.
+            threading.Thread(target=self._run, args=(answer,), daemon=True).start()
+        answered = asyncio.wrap_future(answer)
+        answered.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.wait([answered], timeout=max(self._asked_at + self._limit_seconds - now, 0))
+        if not answer.done():
+            raise TimeoutError
+        return answer.result()
+
+    def _run(self, answer: Future[T]) -> None:
+        try:
+            answer.set_result(self._ask())
+        except Exception as error:  # noqa: BLE001  Raised again where the answer is awaited.
+            answer.set_exception(error)
+
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +114,65 @@ class UnwellError(Exception):
     def __init__(self, detail: str, *, is_minor: bool = False) -> None:
         super().__init__(detail)
         self.is_minor = is_minor
+
+
+ANY_CLASS = "any"
+
+
+@dataclass(frozen=True)
+class Queue:
+    """Attempts that wait for one hardware class, or for any; ages are in seconds.
+
+    `beside_free_seconds` is the age of the oldest while a worker that could take it is idle, else
+    0: an attempt that is then not taken within a minute is stuck.
+    """
+
+    hardware_class: str
+    attempts: int
+    oldest_seconds: float
+    beside_free_seconds: float
+
+
+def state_of(fleet: Fleet, worker: WorkerRow) -> str:
+    """How a worker is: idle, busy, stopping, drifted, paused, unconfirmed or gone.
+
+    It is paused where it is paused itself, or everything is.
+    """
+    if worker.last_seen_at < fleet.since:
+        return "gone"
+    word = state_word(worker)
+    return "paused" if fleet.pause and word != "stopping" else word
+
+
+def read_queues(session: Session, fleet: Fleet) -> list[Queue]:
+    """The queue of every class that some worker has or had, and of all workers.
+
+    An attempt for a class that no worker ever had waits for any: submitters make up endless names.
+    """
+    now = utc_now()
+    query = (
+        select(Attempt.hardware_class, func.count(), func.min(Attempt.created_at))
+        .where(Attempt.state == "queued")
+        .group_by(Attempt.hardware_class)
+    )
+    waiting: dict[str, tuple[int, datetime]] = {}
+    known = {worker.hardware_class for worker in fleet.workers}
+    for wanted, attempts, oldest in session.execute(query):
+        name = wanted if wanted in known else ANY_CLASS
+        count, earliest = waiting.get(name, (0, oldest))
+        waiting[name] = (count + attempts, min(earliest, oldest))
+    queues = []
+    for name in sorted(known | {ANY_CLASS}):
+        attempts, oldest = waiting.get(name, (0, now))
+        age = max((now - oldest).total_seconds(), 0.0)
+        queues.append(Queue(name, attempts, age, age if is_free(name, fleet) else 0.0))
+    return queues
+
+
+def is_free(hardware_class: str, fleet: Fleet) -> bool:
+    """Whether a worker that is given work and may take this is idle."""
+    able = set(fleet.takers(hardware_class)) & set(fleet.open)
+    return any(worker.state == "idle" for worker in able)
 
 
 STALE_ROUND_SECONDS = 30.0

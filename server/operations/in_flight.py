@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.base.error_answers import has_body, refuse
 from server.base.middleware import EVENT_STREAM
-from server.base.request_metrics import RequestMetrics
+from server.base.request_context import RequestMetrics
 from server.base.settings import Settings
 from server.operations.rates import (
     JOIN,

@@ -14,8 +14,7 @@ from limits.strategies import FixedWindowRateLimiter
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.base.error_answers import refuse
-from server.base.request_context import current
-from server.base.request_metrics import RequestMetrics
+from server.base.request_context import RequestMetrics, current
 from server.base.settings import Settings
 from server.people.accounts import ORGANISERS
 from server.people.callers import network_of, session_key

@@ -29,7 +29,7 @@ from server.benchmarks.definitions import definition, find_benchmark
 from server.boards.board import read_board
 from server.boards.endpoints import Encoded, answer_board
 from server.boards.query import BoardQuery
-from server.operations.parquet import can_write_parquet, parquet_file, types_of
+from server.operations.export import can_write_parquet, parquet_file, types_of
 from server.people.callers import ViewerDep
 
 LimitDep = Annotated[int, Query(ge=1, le=1000)]

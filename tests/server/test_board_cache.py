@@ -11,8 +11,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 
-from server.app import create_app
-from server.asgi import observed
+from server.app import create_app, observed
 from server.base.board_versions import (
     MOST_CHANGES,
     BoardValues,
@@ -24,7 +23,7 @@ from server.base.board_versions import (
 from server.base.database import Database
 from server.base.middleware import FOR_PAGES
 from server.base.models import Submission
-from server.base.request_metrics import RequestMetrics
+from server.base.request_context import RequestMetrics
 from server.boards.cache import HINT, OVERHEAD_BYTES, BoardCache
 from tests.support.both_databases import at_once
 from tests.support.loops import run_async

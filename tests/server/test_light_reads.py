@@ -11,7 +11,7 @@ from sqlalchemy import event, insert, select, update
 from server.base.board_versions import raise_board_version
 from server.base.models import Attempt, RunRow, Submission, Verification
 from server.benchmarks.endpoints import count_submissions
-from server.operations.figures import read_figures
+from server.operations.metrics import read_figures
 from tests.support.pages import BROWSER, words_of
 from tests.support.statements import statements_of
 

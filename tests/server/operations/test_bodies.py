@@ -8,7 +8,7 @@ import uvicorn
 from starlette.exceptions import HTTPException
 from uvicorn.server import ServerState
 
-from server.base.request_metrics import RequestMetrics
+from server.base.request_context import RequestMetrics
 from server.base.settings import Settings
 from server.operations import bodies, heads, in_flight
 from server.operations.bodies import BodyLimit, BodyRoom

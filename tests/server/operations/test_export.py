@@ -17,9 +17,8 @@ from finishline.cli.bundles import check_export, keys_in
 from finishline.rules.errors import RuleError
 from server.base.models import Submission, Verification
 from server.operations import export as exporting
-from server.operations import runs, selection
-from server.operations.export import export
-from server.operations.selection import select_export
+from server.operations import runs
+from server.operations.export import export, select_export
 from server.people.audit import Administrator, Subject, record
 from tests.support.admin import run_finishline
 from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
@@ -169,7 +168,7 @@ def test_parquet_has_the_same_rows_where_it_can_be_written(full, tmp_path, monke
 
 def test_a_public_export_has_nothing_that_hangs_on_a_hidden_submission(full, tmp_path, monkeypatch):
     hidden = Submission.model == "=1+1"
-    monkeypatch.setattr(selection, "hidden_submissions", lambda: hidden)
+    monkeypatch.setattr(exporting, "hidden_submissions", lambda: hidden)
     folder, manifest = export(services_of(full), tmp_path, public=True)
     with services_of(full).database.read() as session:
         [hidden_id] = session.scalars(select(Submission.id).where(hidden))
@@ -199,7 +198,7 @@ def test_the_command_says_what_came_of_it_and_its_files_are_private(full, settin
 
 
 def test_exported_columns_are_those_that_somebody_decided_about():
-    """A new one stands in LEFT_OUT of server/operations/selection.py, or goes into this file."""
+    """A new one stands in LEFT_OUT of server/operations/export.py, or goes into this file."""
     found = {
         name: list(query.selected_columns.keys()) for name, query in select_export(public=False)
     }

@@ -15,8 +15,8 @@ from server.app import create_app
 from server.base.database import Database, utc_now
 from server.base.fleet import Fleet
 from server.base.models import Verification, WorkerRow
-from server.operations.figures import CachedFigures, is_free, read_figures
 from server.operations.health import Readiness
+from server.operations.metrics import CachedFigures, is_free, read_figures
 from server.verifications.dispatch import Dispatcher
 from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 from tests.support.services import services_of

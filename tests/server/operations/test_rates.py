@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from server.app import create_app
-from server.base.request_metrics import RequestMetrics
+from server.base.request_context import RequestMetrics
 from server.base.settings import Settings
 from server.operations.in_flight import InFlight, is_one_at_a_time
 from server.operations.rates import (

@@ -23,7 +23,6 @@ from server.base.models import BenchmarkDefinition, Evidence, SigningKey, Verifi
 from server.base.schema import newest_revision
 from server.commands.check import check_server
 from server.operations import health
-from server.operations.figures import CachedFigures
 from server.operations.health import (
     Check,
     Readiness,
@@ -34,6 +33,7 @@ from server.operations.health import (
     check_dispatch,
     drained_before_stop,
 )
+from server.operations.metrics import CachedFigures
 from server.verifications import dispatch
 from server.verifications.dispatch import Dispatcher
 from tests.support.admin import run_finishline
