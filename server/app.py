@@ -63,6 +63,7 @@ from server.verifications import (
     probes,
     proofs,
     queue,
+    report,
     requests,
     reruns,
     settle,
@@ -78,6 +79,7 @@ API = "/api/v1"
 FEATURES = (
     workers,
     attempts,
+    report,
     worker_endpoints,
     dispatch,
     probes,

@@ -1,9 +1,9 @@
-"""Attempts: a worker leases one, each post renews its lease, and its report ends it."""
+"""Attempts: a worker leases one, each post renews its lease, and another follows a failure."""
 
 import secrets
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import Depends, Header, Response
 from sqlalchemy import func, select, update
@@ -21,16 +21,11 @@ from finishline.rules.verification.messages import (
     Failure,
     Lease,
     PackageContent,
-    ReplayReport,
-    ReplayRun,
     TrainingGrant,
 )
-from finishline.rules.verification.replay import is_disturbed
-from finishline.rules.verification.report_check import check_report
 from finishline.rules.verification.verdict import Reason
 from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError, NotFoundError, no_such
-from server.base.events import DispatchWakeup, wake_after_commit
 from server.base.models import (
     Attempt,
     ReplayEventRow,
@@ -41,7 +36,6 @@ from server.base.models import (
 )
 from server.base.request_context import moment_of_reading
 from server.base.services import ServicesDep
-from server.base.standing import purpose_of
 from server.base.visibility import ORGANISER
 from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.definitions import read_benchmark_file
@@ -50,21 +44,12 @@ from server.people.callers import Caller, SecretDep, WorkerDep
 from server.people.declared import Routes
 from server.verifications.choose import FAILED
 from server.verifications.jobs import job_of, queue_attempt, trains_packages, why_over_limit
-from server.verifications.judge import end_with_report
-from server.verifications.report_checks import (
-    keep_openings,
-    posted_events,
-    tell_of_refusal,
-    why_refused,
-)
 from server.verifications.states import end, move
-from server.verifications.worker_views import ReportAnswer
 from server.verifications.workers import (
     HeldError,
     pause_failing,
     refuse_held,
     refuse_unstorable,
-    require_a_system,
     require_own_name,
     require_protocol,
     send_again_now,
@@ -74,14 +59,6 @@ router = Routes(tags=["workers"])
 TOKEN_PREFIX = "fla_"  # noqa: S105  a prefix, so that leaked tokens can be searched for
 FenceDep = Annotated[int, Header(alias=FENCE_HEADER)]
 LARGEST_SEQUENCE = 2**31 - 1
-LOG_TAIL_CHARACTERS = 4_000
-REFUSED: Literal["report_refused"] = "report_refused"
-DISTURBED = Failure(
-    kind="infrastructure",
-    code="host_busy",
-    message="other programs had the processor",
-    next_step="nothing to do: it is trained once more",
-)
 NONE_LEFT = "no attempt is left; request it again once the workers run"
 
 
@@ -245,6 +222,7 @@ def _keep_first_moments(
 
 
 def owned_attempt(session: Session, leased: Leased) -> Attempt:
+    """The attempt of a lease, ended or not. Raises ConflictError unless the lease is the latest."""
     attempt = find_attempt(session, leased.attempt_id)
     if attempt.token_sha256 is None or not secrets.compare_digest(
         attempt.token_sha256, hash_token(leased.secret)
@@ -275,6 +253,7 @@ def _refuse_ended(session: Session, attempt: Attempt) -> None:
 
 
 def fenced(attempt: Attempt) -> ConflictError:
+    """The refusal of a post by a worker that has lost its attempt."""
     return ConflictError(
         f"Attempt {attempt.id} no longer belongs to this worker ({attempt.state}). Stop this "
         "replay."
@@ -285,115 +264,13 @@ def mark_worker(session: Session, name: str, state: str) -> None:
     session.execute(update(WorkerRow).where(WorkerRow.name == name).values(state=state))
 
 
-@router.post("/attempts/{attempt_id}/report")
-def post_report(services: ServicesDep, leased: LeasedDep, body: ReplayReport) -> ReportAnswer:
-    """Report the end of a replay. Sending the same report again changes nothing.
-
-    422 for a report that contradicts the events before it: the attempt has failed then, and a
-    retry is queued.
-    """
-    slack_seconds = services.settings.clock_slack_seconds
-    with services.database.write() as session:
-        attempt = _finish(session, leased, body, clock_slack_seconds=slack_seconds)
-        verification = attempt.verification
-        answer = ReportAnswer.of(verification, verification_id=verification.id)
-    failure = attempt.failure or {}
-    if failure.get("code") == REFUSED:
-        raise ContentError(f"{failure['message']}. The attempt has failed and is retried.")
-    return answer
-
-
-def _finish(
-    session: Session, leased: Leased, report: ReplayReport, *, clock_slack_seconds: float
-) -> Attempt:
-    """End an attempt with its report: result and terminal state in this transaction.
-
-    The same report again gets the same answer. One that contradicts the stored events fails the
-    attempt, and so does the first one of a verification that other programs disturbed.
-    """
-    refuse_unstorable(report)
-    require_a_system(report.system)
-    attempt = owned_attempt(session, leased)
-    verification = attempt.verification
-    if attempt.state in ("done", "failed"):
-        return attempt
-    _require_own_name_in(session, attempt, report)
-    died, refused = _infrastructure_run(report), None
-    failure = report.failure or (None if died is None else died.failure)
-    if failure is None:
-        check_report(
-            report,
-            seeds=verification.seeds,
-            stop_at="end" if verification.trainings[0].stop_at == "end" else "target",
-            two_clocks=not trains_packages(verification),
-        )
-        posted = posted_events(session, attempt)
-        refused = why_refused(session, attempt, report, posted, slack_seconds=clock_slack_seconds)
-        if refused is not None:
-            failure = Failure(
-                kind="infrastructure",
-                code=REFUSED,
-                message=f"the report was refused: {refused}",
-                next_step="nothing to do: another attempt is queued",
-            )
-        elif _is_trained_again(attempt, report):
-            failure = DISTURBED
-    if failure is not None:
-        failure = as_followed(attempt, failure)
-    is_right = failure is None or failure is DISTURBED
-    move(
-        session,
-        attempt,
-        "fail" if failure else "report",
-        failure=asdict(failure) if failure else None,
-        clock_slack_seconds=clock_slack_seconds if is_right else None,
-        log_tail=_log_tail(report) if failure else None,
-    )
-    if failure is not None:
-        retry_or_give_up(session, attempt, failure)
-    else:
-        keep_openings(verification, report)
-        end_with_report(session, verification, report)
-    if attempt.worker is not None:  # Last: a sign-on waits for this row.
-        mark_worker(session, attempt.worker, "idle")
-        wake_after_commit(session, DispatchWakeup)
-    if refused is not None:
-        tell_of_refusal(session, attempt, refused)
-    return attempt
-
-
-def _is_trained_again(attempt: Attempt, report: ReplayReport) -> bool:
-    """Whether other programs disturbed what measures a time, for the first time, and may again."""
-    others = (each.failure for each in attempt.verification.attempts if each is not attempt)
-    return (
-        purpose_of(attempt.verification).fills_pool
-        and is_disturbed(report)
-        and not any(failure and failure["code"] == DISTURBED.code for failure in others)
-        and not _is_spent(attempt, DISTURBED)
-    )
-
-
-def _require_own_name_in(session: Session, attempt: Attempt, report: ReplayReport) -> None:
-    """The name identifies the owner behind a verdict. The class decides if times are comparable."""
-    hardware_class = session.scalar(
-        select(WorkerRow.hardware_class).where(WorkerRow.name == attempt.worker)
-    )
-    told = (("worker", attempt.worker), ("hardware_class", hardware_class))
-    for field, known in told:
-        found = getattr(report.system, field)
-        if known is not None and found != known:
-            raise ContentError(
-                f"system.{field}: {found[:200]!r}; expected {known!r}, as this worker reported "
-                "in its hello."
-            )
-
-
 def as_followed(attempt: Attempt, failure: Failure) -> Failure:
     """Failure of an attempt; its next step promises no further attempt after the last one."""
-    return replace(failure, next_step=NONE_LEFT) if _is_spent(attempt, failure) else failure
+    return replace(failure, next_step=NONE_LEFT) if is_spent(attempt, failure) else failure
 
 
-def _is_spent(attempt: Attempt, failure: Failure) -> bool:
+def is_spent(attempt: Attempt, failure: Failure) -> bool:
+    """Whether an attempt that the infrastructure failed was the last one."""
     is_infrastructure = failure.kind == "infrastructure"
     return is_infrastructure and _failed(attempt) >= attempt.verification.max_attempts
 
@@ -409,33 +286,20 @@ def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> No
 
     Its owner's workers are paused if too many of their attempts failed.
     """
-    verification, is_spent = attempt.verification, _is_spent(attempt, failure)
+    verification, is_last = attempt.verification, is_spent(attempt, failure)
     if failure.kind == "infrastructure" and attempt.worker is not None:
         pause_failing(session, attempt.worker)
-    if failure.kind == "infrastructure" and not is_spent:
+    if failure.kind == "infrastructure" and not is_last:
         queue_attempt(session, verification, "retry")
         return
     attempts = f"after {count_text(_failed(attempt), 'attempt')}"
     next_step = failure.next_step[:1].lower() + failure.next_step[1:]
     why = Reason(
-        "infrastructure" if is_spent else "replay_failed",
+        "infrastructure" if is_last else "replay_failed",
         "leaves_open",
         f"{attempts}: {failure.message.rstrip('.')}; {next_step}",
     )
     end(session, verification, "fail", why=why)
-
-
-def _infrastructure_run(report: ReplayReport) -> ReplayRun | None:
-    died = (run for run in report.runs if run.failure and run.failure.kind == "infrastructure")
-    return next(died, None)
-
-
-def _log_tail(report: ReplayReport) -> str | None:
-    """End of the log of the run that ended the attempt. No database stores a NUL in a text."""
-    failed = _infrastructure_run(report) or (report.runs[-1] if report.runs else None)
-    if failed is None or not failed.log_tail:
-        return None
-    return failed.log_tail[-LOG_TAIL_CHARACTERS:].replace("\0", "\ufffd")
 
 
 @router.get("/attempts/{attempt_id}/training")

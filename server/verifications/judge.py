@@ -80,16 +80,14 @@ OVERTAKEN = Reason(
 )
 
 
-def end_with_report(session: Session, verification: Verification, report: ReplayReport) -> None:
-    """Judge a job by its report and its track. Raises RuleError unless the report fits the plan."""
-    verification.report = asdict(report)
-    if verification.checks_id is not None:
-        checked = session.get_one(Verification, verification.checks_id)
-        if _is_overtaken(checked, verification):
-            end(session, verification, "fail", why=OVERTAKEN)
-            return
-    track, verdict = purpose_of(verification).track, _judge(session, verification, report)
-    if verdict is None or track == "calibration":
+def end_with_report(
+    session: Session, verification: Verification, report: ReplayReport, verdict: Verdict | None
+) -> None:
+    """Store the verdict about a report, and what follows from it by the track of the job."""
+    verification.report, track = asdict(report), purpose_of(verification).track
+    if is_overtaken(session, verification):
+        end(session, verification, "fail", why=OVERTAKEN)
+    elif verdict is None or track == "calibration":
         keep_runs(session, verification, report)
         end(session, verification, "report")
     elif verification.checks_id is not None:
@@ -104,7 +102,7 @@ def end_with_report(session: Session, verification: Verification, report: Replay
             _end_evidence(session, verification, report, verdict, why)
 
 
-def _judge(
+def verdict_of(
     session: Session,
     verification: Verification,
     report: ReplayReport,
@@ -113,8 +111,11 @@ def _judge(
 ) -> Verdict | None:
     """Verdict of a report by its purpose, about its submission or a duplicate of that.
 
-    None if there is no claim to judge.
+    None if there is no claim to judge, or the report that it checks is gone. Raises RuleError
+    unless the report fits the plan.
     """
+    if is_overtaken(session, verification):
+        return None
     submission, purpose = claimed_by or verification.submission, purpose_of(verification)
     checked = verification.checks_id
     case = Case(benchmark_of(session, verification), trainings_of(verification), report)
@@ -279,15 +280,18 @@ def _end_cross_check(
         _conclude_waiting(session, checked, original, NOT_SETTLED)
 
 
-def _is_overtaken(checked: Verification, check: Verification) -> bool:
-    """Whether the report that a cross-check was drawn for was refused: its runs are made again."""
+def is_overtaken(session: Session, check: Verification) -> bool:
+    """Whether a cross-check is of a report that was refused: its runs are made again."""
+    if check.checks_id is None:
+        return False
+    checked = session.get_one(Verification, check.checks_id)
     return checked.report is None or check.created_at < checked.attempts[-1].created_at
 
 
 def _checks_of(session: Session, checked: Verification) -> Sequence[Verification]:
     """Cross-checks of a verification's latest report."""
     found = session.scalars(select(Verification).where(Verification.checks_id == checked.id)).all()
-    return [each for each in found if not _is_overtaken(checked, each)]
+    return [each for each in found if not is_overtaken(session, each)]
 
 
 def give_up_cross_check(session: Session, event: VerificationChanged) -> None:
@@ -304,7 +308,7 @@ def give_up_cross_check(session: Session, event: VerificationChanged) -> None:
         return
     checked = session.get_one(Verification, check.checks_id)
     original = report_of(checked)
-    if original is not None and not _is_overtaken(checked, check):
+    if original is not None and not is_overtaken(session, check):
         _conclude_waiting(session, checked, original, NO_SECOND_WORKER)
 
 
@@ -328,7 +332,7 @@ def _conclude_waiting(
     if why is None and any(each.outcome == "inconclusive" for each in others):
         why = NO_SECOND_WORKER
     if checked.state == "checking":
-        verdict = _judge(session, checked, report)
+        verdict = verdict_of(session, checked, report)
         assert verdict is not None  # noqa: S101  a replay has one
         _end_evidence(session, checked, report, verdict, why, event="conclude")
 
@@ -427,7 +431,7 @@ def _check_claim(session: Session, submission: Submission, verification: Verific
     report = report_of(verification)
     if report is None:
         return
-    verdict = _judge(session, verification, report, claimed_by=submission)
+    verdict = verdict_of(session, verification, report, claimed_by=submission)
     if verdict is not None:
         submission.check_word = CHECK_OF_STATUS[verdict.outcome]
         raise_board_version(session, submission.benchmark_id, submission_id=submission.id)

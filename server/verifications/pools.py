@@ -1,7 +1,7 @@
 """Pools of measured runs: add runs, measure the time, and derive the evidence of submissions."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -253,35 +253,41 @@ def _measured_again(session: Session, benchmark: Benchmark, changed: Pool) -> It
     before = Spreads(session, benchmark).of(changed.hardware_class)
     yield
     session.flush()
-    spreads = Spreads(session, benchmark)
-    _measure(session, changed, spreads)
+    spread, pools = Spreads(session, benchmark).of(changed.hardware_class), {changed}
+    if spread != before:
+        pools |= set(
+            session.scalars(
+                select(Pool).where(
+                    Pool.benchmark_id == changed.benchmark_id,
+                    Pool.hardware_class == changed.hardware_class,
+                    Pool.closed_at.is_(None),
+                )
+            )
+        )
+        raise_board_version(session, changed.benchmark_id)
+    runs: defaultdict[str, list[tuple[float | None, float | None]]] = defaultdict(list)
+    query = select(PoolRun.pool_id, PoolRun.seconds, PoolRun.epochs)
+    for row in session.execute(query.where(PoolRun.pool_id.in_({pool.id for pool in pools}))):
+        runs[row.pool_id].append((row.seconds, row.epochs))
+    for pool in pools:
+        _measure(pool, runs[pool.id], spread)
     named = select(Submission).where(Submission.pool_id == changed.id)
     for submission in session.scalars(named).unique().all():
         follow_evidence(session, submission)
-    if spreads.of(changed.hardware_class) == before:
-        return
-    others = select(Pool).where(
-        Pool.benchmark_id == changed.benchmark_id,
-        Pool.hardware_class == changed.hardware_class,
-        Pool.closed_at.is_(None),
-    )
-    for pool in session.scalars(others).all():
-        _measure(session, pool, spreads)
-    raise_board_version(session, changed.benchmark_id)
 
 
-def _measure(session: Session, pool: Pool, spreads: Spreads) -> None:
-    runs = session.scalars(select(PoolRun).where(PoolRun.pool_id == pool.id)).all()
-    times = [run.seconds for run in runs]
-    seconds = measured_seconds(times)
+def _measure(
+    pool: Pool, runs: Sequence[tuple[float | None, float | None]], spread: Spread | None
+) -> None:
+    """Set the time of a pool and its interval from the seconds and epochs of its runs."""
+    seconds = measured_seconds([each for each, _ in runs])
     if seconds is not None and pool.measured_at is None:
         pool.measured_at = utc_now()
-    pool.runs, pool.measured_seconds = len(times), seconds
+    pool.runs, pool.measured_seconds = len(runs), seconds
     pool.low_seconds = pool.high_seconds = None
-    spread = spreads.of(pool.hardware_class)
     if spread is not None and seconds is not None:
         # References are evaluated once an epoch.
-        steps = [run.seconds / run.epochs for run in runs if run.seconds and run.epochs]
+        steps = [each / epochs for each, epochs in runs if each and epochs]
         step = sum(steps) / len(steps) if steps else None
         spread = spread.at_least(resolution_of(step_seconds=step, seconds=seconds))
         interval = interval_of(seconds, runs=pool.runs, spread=spread)

@@ -65,7 +65,7 @@ from server.people.callers import ViewerDep
 from server.submissions.lists import runs_with_curves
 from server.verifications.head_to_heads import contest_of
 from server.verifications.jobs import sealed_with, trainings_of, trains_packages
-from server.verifications.report_checks import posted_events
+from server.verifications.report import posted_events
 from server.verifications.views import shown_report
 
 

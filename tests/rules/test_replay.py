@@ -38,7 +38,7 @@ from finishline.rules.verification.report_check import (
     check_report,
     check_stream,
 )
-from server.verifications.report_checks import (
+from server.verifications.report import (
     OffClock,
     check_amounts,
     check_off_clock,

@@ -1,6 +1,7 @@
 """Workers that lie about what they trained: none of it is published, and organisers hear of it."""
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +10,7 @@ from sqlalchemy import select
 
 from finishline.rules.measurements import RunTelemetry
 from finishline.rules.verification.messages import ReplayReport
+from server.base.database import Database
 from server.base.models import AuditRecord
 from tests.support.run_logs import REFERENCE, curve_of
 from tests.support.streams import Streamed, stream_report, streamed
@@ -232,6 +234,50 @@ def test_the_replays_of_another_verification_are_refused(replay, olivia, make_re
     told = answer.json()["detail"]
     assert "those of run" in told
     assert verified in told or "of the report" in told
+
+
+@pytest.fixture
+def meanwhile(monkeypatch):
+    """Lets something happen after the next report has come and before it is stored."""
+    write = Database.write
+
+    def happens(act):
+        def late(database):
+            monkeypatch.setattr(Database, "write", write)
+            act()
+            return write(database)
+
+        monkeypatch.setattr(Database, "write", late)
+
+    return happens
+
+
+def test_a_report_is_judged_by_all_that_was_posted_before_it_is_stored(
+    replay, make_report, meanwhile
+):
+    grant, report = replay.claim().json(), make_report(replay.seeds())
+    stream_report(replay.database, grant["attempt_id"], report)
+    _, last = streamed(report)[-1]
+    meanwhile(lambda: replay.post(grant, [{"sequence": 9999, **last}]).raise_for_status())
+    answer = replay.post_report(grant, report)
+
+    assert (answer.status_code, "as posted" in answer.json()["detail"]) == (422, True)
+
+
+def test_one_training_cannot_be_reported_twice_at_once(replay, ask_another, make_report, meanwhile):
+    other = copy(replay)
+    other.verification_id = ask_another()
+    first, second = make_report(replay.seeds()), make_report(other.seeds())
+    known, own = ([[e.quality for e in run.evaluations] for run in r.runs] for r in (first, second))
+    lie = with_curves(second, [*known, *own[len(known) :]])
+    grant, copied = replay.claim().json(), other.claim().json()
+    for attempt, report in ((grant, first), (copied, lie)):
+        stream_report(replay.database, attempt["attempt_id"], report)
+    meanwhile(lambda: replay.post_report(grant, first).raise_for_status())
+    answer = other.post_report(copied, lie)
+
+    assert answer.status_code == 422
+    assert f"of verification {replay.verification_id}" in answer.json()["detail"]
 
 
 def test_the_report_of_another_worker_is_refused(replay, client, make_report):

@@ -16,7 +16,7 @@ from finishline.rules.verification.messages import (
     TrainingGrant,
 )
 from finishline.rules.verification.report_check import check_ledgers, check_report
-from server.verifications.report_checks import check_spans
+from server.verifications.report import check_spans
 from worker.replay import replay
 from worker.sandbox.order import installed_environments
 from worker.state import WorkerState

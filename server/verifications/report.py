@@ -1,8 +1,12 @@
-"""Check a report against the events that the server received, and against known curves."""
+"""Reports: check one against the posted events and known curves, judge it, and store its end.
+
+Checking and judging take most of the time. They read before the transaction that writes, which
+works them out again only if what they rest on has changed meanwhile.
+"""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, is_dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, is_dataclass
+from typing import Any, Literal
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -19,18 +23,22 @@ from finishline.rules.verification.control_points import (
     check_curves,
 )
 from finishline.rules.verification.judge_convergence import evaluation_at_target
-from finishline.rules.verification.messages import ReplayReport, ReplayRun, Training
+from finishline.rules.verification.messages import Failure, ReplayReport, ReplayRun, Training
+from finishline.rules.verification.replay import is_disturbed
 from finishline.rules.verification.report_check import (
     COMPARED,
     StreamedEvent,
     check_ledgers,
+    check_report,
     check_second_halves,
     check_stream,
     ledger_of,
     refuse,
 )
 from finishline.rules.verification.utilisation import is_narrower
-from server.base.events import WorkerOut, emit
+from finishline.rules.verification.verdict import Verdict
+from server.base.errors import ContentError
+from server.base.events import DispatchWakeup, WorkerOut, emit, wake_after_commit
 from server.base.models import (
     Attempt,
     BenchmarkDefinition,
@@ -39,13 +47,30 @@ from server.base.models import (
     JobTraining,
     ReplayEventRow,
     Verification,
+    WorkerRow,
 )
-from server.base.standing import REPORT
+from server.base.services import ServicesDep
+from server.base.standing import REPORT, purpose_of
+from server.base.visibility import ORGANISER
 from server.benchmarks.calibrations import adopted_calibration, benchmark_of, finished_runs
 from server.benchmarks.definitions import definition
 from server.people.audit import Administrator, Subject, record
+from server.people.declared import Routes
 from server.submissions.lists import runs_with_curves
+from server.verifications.attempts import (
+    LeasedDep,
+    as_followed,
+    is_spent,
+    mark_worker,
+    owned_attempt,
+    retry_or_give_up,
+)
+from server.verifications.head_to_heads import contest_of
 from server.verifications.jobs import trainings_of, trains_packages
+from server.verifications.judge import end_with_report, is_overtaken, verdict_of
+from server.verifications.states import move
+from server.verifications.worker_views import ReportAnswer
+from server.verifications.workers import refuse_unstorable, require_a_system
 
 # Those that the operands of a product show.
 NARROW: tuple[PrecisionName, ...] = ("fp16", "bf16")
@@ -185,7 +210,6 @@ def why_refused(
     session: Session,
     attempt: Attempt,
     report: ReplayReport,
-    stream: Sequence[StreamedEvent],
     *,
     slack_seconds: float,
 ) -> str | None:
@@ -197,7 +221,9 @@ def why_refused(
         for run in report.runs:
             check_ledgers(run, benchmark.clock, division=division)
             check_spans(run)
-        check_stream(report, stream, benchmark.clock, slack_seconds=slack_seconds)
+        check_stream(
+            report, posted_events(session, attempt), benchmark.clock, slack_seconds=slack_seconds
+        )
         check_amounts(report)
         for run in report.runs:
             check_qualities(run, benchmark)
@@ -206,7 +232,7 @@ def why_refused(
                 check_second_halves(run, benchmark)
             return None  # Equal curves and a long preparation say something of references alone.
         check_trained_in(report, trainings_of(verification))
-        check_curves(report, _known_curves(session, verification, benchmark, report))
+        check_curves(report, _known_curves(session, verification, report))
         calibrated = _calibrated_off_clock(
             session, verification, benchmark, report.system.hardware_class
         )
@@ -235,13 +261,6 @@ def tell_of_refusal(session: Session, attempt: Attempt, why: str) -> None:
     )
 
 
-def keep_openings(verification: Verification, report: ReplayReport) -> None:
-    """Store the beginning of each run's curve, to detect copies."""
-    openings = {run.index: opening_of(run) for run in report.runs}
-    for training in verification.trainings:
-        training.opening = openings.get(training.index)
-
-
 def posted_events(session: Session, attempt: Attempt) -> list[StreamedEvent]:
     """Events that a worker posted for an attempt, in order, with seconds since its lease.
 
@@ -266,7 +285,7 @@ def posted_events(session: Session, attempt: Attempt) -> list[StreamedEvent]:
 
 
 def _known_curves(
-    session: Session, verification: Verification, benchmark: Benchmark, report: ReplayReport
+    session: Session, verification: Verification, report: ReplayReport
 ) -> list[KnownCurve]:
     """Known curves: calibrated ones, those of its claims, and replays that begin alike."""
     known = calibrated_curves(definition(session, verification.benchmark_sha256))
@@ -280,7 +299,7 @@ def _known_curves(
         for run in claimed:
             qualities = tuple(evaluation_of(row).quality for row in run.curve)
             known.append(KnownCurve(f"the claim's {run.file}", run.seed, qualities))
-    return known + _replayed_curves(session, verification, benchmark, report)
+    return known + _replayed_curves(session, verification, report)
 
 
 def _adopted(session: Session, verification: Verification) -> list[Calibration]:
@@ -292,9 +311,25 @@ def _adopted(session: Session, verification: Verification) -> list[Calibration]:
 
 
 def _replayed_curves(
-    session: Session, verification: Verification, benchmark: Benchmark, report: ReplayReport
+    session: Session, verification: Verification, report: ReplayReport
 ) -> list[KnownCurve]:
+    found: list[KnownCurve] = []
+    for verification_id, index in _runs_alike(session, verification, report):
+        other = _report_of(session, verification_id)
+        run = None if other is None else other.runs[index]
+        if run is not None:
+            qualities = tuple(item.quality for item in run.evaluations)
+            origin = f"run {index} of verification {verification_id}"
+            found.append(KnownCurve(origin, run.seed, qualities))
+    return found
+
+
+def _runs_alike(
+    session: Session, verification: Verification, report: ReplayReport
+) -> list[tuple[str, int]]:
+    """Runs of other verifications of the benchmark that begin like one of a report."""
     openings = {opening_of(run) for run in report.runs}
+    benchmark = definition(session, verification.benchmark_sha256)
     rows = session.execute(
         select(JobTraining.verification_id, JobTraining.index)
         .join(Verification, Verification.id == JobTraining.verification_id)
@@ -304,16 +339,9 @@ def _replayed_curves(
             BenchmarkDefinition.benchmark_id == benchmark.benchmark_id,
             JobTraining.verification_id != verification.id,
         )
-    ).all()
-    found: list[KnownCurve] = []
-    for verification_id, index in rows:
-        other = _report_of(session, verification_id)
-        run = None if other is None else other.runs[index]
-        if run is not None:
-            qualities = tuple(item.quality for item in run.evaluations)
-            origin = f"run {index} of verification {verification_id}"
-            found.append(KnownCurve(origin, run.seed, qualities))
-    return found
+        .order_by(JobTraining.verification_id, JobTraining.index)
+    )
+    return [(verification_id, index) for verification_id, index in rows]
 
 
 def _report_of(session: Session, verification_id: str) -> ReplayReport | None:
@@ -342,3 +370,179 @@ def _calibrated_off_clock(
         for run in report.runs
         if run.status in ("reached", "not_reached")
     ]
+
+
+router = Routes(tags=["workers"])
+LOG_TAIL_CHARACTERS = 4_000
+REFUSED: Literal["report_refused"] = "report_refused"
+DISTURBED = Failure(
+    kind="infrastructure",
+    code="host_busy",
+    message="other programs had the processor",
+    next_step="nothing to do: it is trained once more",
+)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a report is found to be, and the `facts` that this rests on.
+
+    A `failure` ends its attempt, for example because the report was `refused`. Without one there
+    is a `verdict`, if its purpose has one.
+    """
+
+    facts: tuple[object, ...]
+    refused: str | None = None
+    failure: Failure | None = None
+    verdict: Verdict | None = None
+
+
+@router.post("/attempts/{attempt_id}/report")
+def post_report(services: ServicesDep, leased: LeasedDep, body: ReplayReport) -> ReportAnswer:
+    """Report the end of a replay. Sending the same report again changes nothing.
+
+    422 for a report that contradicts the events before it: the attempt has failed then, and a
+    retry is queued.
+    """
+    refuse_unstorable(body)
+    require_a_system(body.system)
+    slack_seconds = services.settings.clock_slack_seconds
+    with services.database.read(ORGANISER) as session:
+        attempt = owned_attempt(session, leased)
+        is_open = attempt.state == "running"
+        judged = _judge(session, attempt, body, slack_seconds) if is_open else None
+    with services.database.write() as session:
+        attempt = owned_attempt(session, leased)
+        verification = attempt.verification
+        if attempt.state not in ("done", "failed"):
+            if judged is None or judged.facts != _facts(session, attempt, body):
+                judged = _judge(session, attempt, body, slack_seconds)
+            _store(session, attempt, body, judged, slack_seconds)
+        answer = ReportAnswer.of(verification, verification_id=verification.id)
+        failure = attempt.failure or {}
+    if failure.get("code") == REFUSED:
+        raise ContentError(f"{failure['message']}. The attempt has failed and is retried.")
+    return answer
+
+
+def _judge(
+    session: Session, attempt: Attempt, report: ReplayReport, slack_seconds: float
+) -> Judged:
+    """Check and judge a report, from reads alone. Raises an error for one that is not as planned.
+
+    One that contradicts the stored events fails its attempt, and so does the first one of a
+    verification that other programs disturbed.
+    """
+    _require_own_name_in(session, attempt, report)
+    verification, facts = attempt.verification, _facts(session, attempt, report)
+    died = _infrastructure_run(report)
+    failure = report.failure or (None if died is None else died.failure)
+    if failure is not None:
+        return Judged(facts, failure=failure)
+    check_report(
+        report,
+        seeds=verification.seeds,
+        stop_at="end" if verification.trainings[0].stop_at == "end" else "target",
+        two_clocks=not trains_packages(verification),
+    )
+    refused = why_refused(session, attempt, report, slack_seconds=slack_seconds)
+    if refused is not None:
+        failure = Failure(
+            kind="infrastructure",
+            code=REFUSED,
+            message=f"the report was refused: {refused}",
+            next_step="nothing to do: another attempt is queued",
+        )
+        return Judged(facts, refused, failure)
+    if _is_trained_again(attempt, report):
+        return Judged(facts, failure=DISTURBED)
+    return Judged(facts, verdict=verdict_of(session, verification, report))
+
+
+def _facts(session: Session, attempt: Attempt, report: ReplayReport) -> tuple[object, ...]:
+    """What a report is judged by and others may have changed since.
+
+    That is the stream of its worker, whose every post renews the lease, the claim, the adopted
+    calibrations, runs that begin alike, the report that it checks, and a head-to-head's rivals.
+    """
+    verification, submission = attempt.verification, attempt.verification.submission
+    return (
+        attempt.lease_expires_at,
+        verification.benchmark_sha256,
+        None if submission is None else submission.result,
+        [each.id for each in _adopted(session, verification)],
+        _runs_alike(session, verification, report),
+        is_overtaken(session, verification),
+        None if verification.against_id is None else contest_of(session, verification),
+    )
+
+
+def _store(
+    session: Session,
+    attempt: Attempt,
+    report: ReplayReport,
+    judged: Judged,
+    slack_seconds: float,
+) -> None:
+    """End an attempt with its report: result and terminal state in this transaction."""
+    failure = None if judged.failure is None else as_followed(attempt, judged.failure)
+    is_right = failure is None or failure is DISTURBED
+    move(
+        session,
+        attempt,
+        "fail" if failure else "report",
+        failure=asdict(failure) if failure else None,
+        clock_slack_seconds=slack_seconds if is_right else None,
+        log_tail=_log_tail(report) if failure else None,
+    )
+    if failure is not None:
+        retry_or_give_up(session, attempt, failure)
+    else:
+        openings = {run.index: opening_of(run) for run in report.runs}
+        for training in attempt.verification.trainings:  # To detect copies.
+            training.opening = openings.get(training.index)
+        end_with_report(session, attempt.verification, report, judged.verdict)
+    if attempt.worker is not None:  # Last: a sign-on waits for this row.
+        mark_worker(session, attempt.worker, "idle")
+        wake_after_commit(session, DispatchWakeup)
+    if judged.refused is not None:
+        tell_of_refusal(session, attempt, judged.refused)
+
+
+def _is_trained_again(attempt: Attempt, report: ReplayReport) -> bool:
+    """Whether other programs disturbed what measures a time, for the first time, and may again."""
+    others = (each.failure for each in attempt.verification.attempts if each is not attempt)
+    return (
+        purpose_of(attempt.verification).fills_pool
+        and is_disturbed(report)
+        and not any(failure and failure["code"] == DISTURBED.code for failure in others)
+        and not is_spent(attempt, DISTURBED)
+    )
+
+
+def _require_own_name_in(session: Session, attempt: Attempt, report: ReplayReport) -> None:
+    """The name identifies the owner behind a verdict. The class decides if times are comparable."""
+    hardware_class = session.scalar(
+        select(WorkerRow.hardware_class).where(WorkerRow.name == attempt.worker)
+    )
+    told = (("worker", attempt.worker), ("hardware_class", hardware_class))
+    for field, known in told:
+        found = getattr(report.system, field)
+        if known is not None and found != known:
+            raise ContentError(
+                f"system.{field}: {found[:200]!r}; expected {known!r}, as this worker reported "
+                "in its hello."
+            )
+
+
+def _infrastructure_run(report: ReplayReport) -> ReplayRun | None:
+    died = (run for run in report.runs if run.failure and run.failure.kind == "infrastructure")
+    return next(died, None)
+
+
+def _log_tail(report: ReplayReport) -> str | None:
+    """End of the log of the run that ended the attempt. No database stores a NUL in a text."""
+    failed = _infrastructure_run(report) or (report.runs[-1] if report.runs else None)
+    if failed is None or not failed.log_tail:
+        return None
+    return failed.log_tail[-LOG_TAIL_CHARACTERS:].replace("\0", "\ufffd")
