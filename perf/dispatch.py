@@ -25,7 +25,7 @@ from perf.harness import DIGITS, Bars, percentiles, run
 from perf.servers import cpu_seconds
 from server.base.database import Database, utc_now
 from server.base.models import Attempt, Base, JobTraining, RunRow, Submission, User, Verification
-from server.verifications.choose import NO_TURNS, fair_order
+from server.verifications.queue import NO_TURNS, fair_order
 from tests.chaos.cluster import Cluster
 from tests.chaos.stroll import WORKER as WORKER_COMMAND
 from tests.chaos.stroll import define_stroll, stroll_submission

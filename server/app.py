@@ -32,6 +32,7 @@ from server.benchmarks import endpoints as benchmarks
 from server.benchmarks import phases, prices
 from server.benchmarks.definitions import those_in_force
 from server.benchmarks.in_force import PhaseWatch, install_definitions
+from server.boards import compare
 from server.boards import endpoints as boards
 from server.boards import submissions as submissions_with_places
 from server.boards.cache import BoardCache
@@ -57,10 +58,8 @@ from server.submissions import quotas, standing_changes
 from server.verifications import (
     attempts,
     calibrations,
-    challenges,
     dispatch,
     live,
-    probes,
     proofs,
     queue,
     report,
@@ -82,7 +81,6 @@ FEATURES = (
     report,
     worker_endpoints,
     dispatch,
-    probes,
     queue,
     submissions_with_places,
     submissions,
@@ -96,11 +94,11 @@ FEATURES = (
     standing_changes,
     settle,
     boards,
+    compare,
     requests,
     reruns,
     live,
     views,
-    challenges,
     proofs,
     calibrations,
     quotas,

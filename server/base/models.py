@@ -705,7 +705,7 @@ class Attempt(Base):
     one, `log_tail` the end of a failed run's output, or the last output heard of a lost attempt.
 
     It waits for `hardware_class`, None for any; for its place there see
-    `server.verifications.choose`.
+    `server.verifications.queue`.
     `sent_to` is the worker that was drawn for it, which alone may lease it; None before that. An
     attempt that `is_apart` goes to workers of certain owners, before all others.
     """

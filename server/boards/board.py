@@ -53,7 +53,7 @@ from server.boards.what_if import (
     what_if_of,
     what_if_view,
 )
-from server.verifications.first_place import FirstPlace, read_first_places
+from server.verifications.head_to_heads import FirstPlace, read_first_places
 
 log = logging.getLogger(__name__)
 Board = dict[str, Any]

@@ -15,7 +15,7 @@ from server.base.services import Services
 from server.base.standing import find_verification
 from server.benchmarks.endpoints import count_submissions
 from server.boards.board import query_of
-from server.boards.compare import FEWEST, MOST, compare_submissions
+from server.boards.compare import FEWEST, MOST, compare_submissions, get_verification_comparison
 from server.pages.board import times_of
 from server.pages.declared import Context, public_page
 from server.pages.queries import (
@@ -28,7 +28,6 @@ from server.pages.queries import (
     title_of,
 )
 from server.submissions.lists import find_submission
-from server.verifications.reruns import get_verification_comparison
 from server.verifications.views import line
 from web.compare import compare_link
 from web.formats import SECONDS

@@ -35,6 +35,7 @@ from server.base.standing import (
 )
 from server.benchmarks.calibrations import count_runs
 from server.benchmarks.definitions import definition
+from server.boards.compare import get_verification_comparison
 from server.boards.records import list_records
 from server.pages.declared import Context, choices, page, read_form
 from server.pages.queries import brief, submission_context
@@ -42,15 +43,13 @@ from server.people.accounts import ORGANISERS
 from server.people.callers import Caller
 from server.people.declared import filled
 from server.verifications.calibrations import summary
-from server.verifications.challenges import HEAD_TO_HEADS, Cost, cost_of_head_to_head
 from server.verifications.pools import row_if_published
 from server.verifications.queue import Waits, get_queue
-from server.verifications.requests import BATCH
+from server.verifications.requests import BATCH, HEAD_TO_HEADS, Cost, cost_of_head_to_head
 from server.verifications.reruns import (
     DECIDE,
     BatchCreate,
     chosen_fields,
-    get_verification_comparison,
     verify_batch,
 )
 from server.verifications.views import line

@@ -20,10 +20,10 @@ from server.pages.entries import has_halves, untimed_runs
 from server.pages.queries import verification_context
 from server.people.declared import Routes
 from server.verifications import calibrations as views
-from server.verifications.probes import IS_CANARY, list_probes, read_probes
 from server.verifications.proofs import list_keys
 from server.verifications.queue import get_queue, read_place
 from server.verifications.worker_endpoints import CursorDep, count_workers, get_worker, list_workers
+from server.verifications.workers import IS_CANARY, list_probes, read_probes
 from web.race import race_lanes
 from web.replay_chart import calibration_figure, replay_figure
 

@@ -42,8 +42,8 @@ from server.benchmarks.definitions import read_benchmark_file
 from server.people.accounts import hash_token
 from server.people.callers import Caller, SecretDep, WorkerDep
 from server.people.declared import Routes
-from server.verifications.choose import FAILED
 from server.verifications.jobs import job_of, queue_attempt, trains_packages, why_over_limit
+from server.verifications.queue import FAILED
 from server.verifications.states import end, move
 from server.verifications.workers import (
     HeldError,

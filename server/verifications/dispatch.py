@@ -35,7 +35,7 @@ from server.base.settings import Settings
 from server.base.visibility import ORGANISER
 from server.people.callers import Caller, WorkerDep
 from server.people.declared import Routes
-from server.verifications.choose import Drawn, anything_to_send, take_due
+from server.verifications.queue import Drawn, anything_to_send, take_due
 from server.verifications.sweep import (
     end_overdue,
     end_unmade_cross_checks,

@@ -1,10 +1,18 @@
-"""Head-to-heads of two submissions: train one stage by stage, and keep its runs."""
+"""Head-to-heads of two submissions, and the first place of each board that they decide.
 
-from typing import Any
+A board is a benchmark's, a division's and a hardware class's. Its reference is the first holder. A
+challenger takes first place by a head-to-head with the holder, which is trained stage by stage.
+"""
 
-from sqlalchemy import exists, func, select
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
+
+from sqlalchemy import and_, exists, func, select
 from sqlalchemy.orm import Session
 
+from finishline.rules.ranking import POSSIBLE
 from finishline.rules.statistics.aggregate import Spread
 from finishline.rules.verification.head_to_head import (
     FEWEST_FOR_OWN_SPREAD,
@@ -23,6 +31,351 @@ from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.definitions import definition
 from server.verifications.jobs import Order, queue_job
 from server.verifications.pools import Spreads, add_to_pool, timed_runs
+
+REFERENCE = "reference"  # The user whose submissions are the references.
+REFERENCE_RUNS = 10
+MOST_RETRIES = 3
+WAITS = "its head-to-head waits"
+Board = tuple[str, str]  # A division and a hardware class.
+MeetingState = Literal["queued", "running", "won", "not_proven", "void", "cancelled"]
+
+
+Ended = Literal["withdrawn", "retired"]
+
+
+class Measured(NamedTuple):
+    """A measured submission, withdrawn ones included.
+
+    `submitter` is the user, or the organisation as a negative number.
+    """
+
+    submission_id: str
+    submitter: int
+    submitted_at: datetime
+    seconds: float
+    measured_at: datetime
+    is_live: bool
+    is_reference: bool
+    withdrawn_at: datetime | None = None
+    retirement: Mapping[str, Any] | None = None
+
+    @property
+    def may_hold(self) -> bool:
+        """Whether it may be first: live and trainable."""
+        return self.is_live and self.retirement is None
+
+    @property
+    def ended(self) -> Ended | None:
+        """How its time as a holder ended, if somebody ended it."""
+        if self.withdrawn_at is not None:
+            return "withdrawn"
+        return None if self.retirement is None else "retired"
+
+    @property
+    def ended_at(self) -> datetime | None:
+        """When somebody ended its time as a holder."""
+        if self.withdrawn_at is not None or self.retirement is None:
+            return self.withdrawn_at
+        return datetime.fromisoformat(self.retirement["at"])
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """A head-to-head, with all its stages: its latest verification and what it found.
+
+    It is "queued" before its first run. `may_be_cancelled` is set while pairs wait on the quota of
+    its challenger.
+    """
+
+    verification_id: str
+    challenger: str
+    holder: str
+    state: MeetingState
+    started_at: datetime
+    ended_at: datetime | None = None
+    p_value: float | None = None
+    ratio: float | None = None
+    is_below_target: bool = False
+    may_be_cancelled: bool = False
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A submission that came to first place, and the head-to-head that brought it there.
+
+    One that `returned` was the holder before, until the holders between were `ended`.
+    """
+
+    submission_id: str
+    since: datetime
+    seconds: float
+    beaten: str | None = None
+    verification_id: str | None = None
+    p_value: float | None = None
+    ratio: float | None = None
+    ended: Ended | None = None
+    returned: bool = False
+
+
+@dataclass(frozen=True)
+class FirstPlace:
+    """First place of one board. `met` has the head-to-heads with the present holder.
+
+    `outdated` are verifications of head-to-heads with another one, whose pairs wait.
+    """
+
+    holdings: tuple[Holding, ...] = ()
+    holder: Measured | None = None
+    rows: Mapping[str, Measured] = field(default_factory=dict)
+    met: Mapping[str, Sequence[Meeting]] = field(default_factory=dict)
+    is_busy: bool = False
+    outdated: tuple[str, ...] = ()
+
+    def why_not_first(self, submission_id: str, seconds: float) -> str | None:
+        """Why a row with a lower time than the holder's is not first; None for other rows."""
+        if self.holder is None or submission_id == self.holder.submission_id:
+            return None
+        if seconds >= self.holder.seconds:
+            return None
+        row, meetings = self.rows.get(submission_id), self.met.get(submission_id, ())
+        if row is not None and row.ended is not None:
+            return f"lower mean, {row.ended}"
+        return f"lower mean, {_words_of(meetings[-1]) if meetings else WAITS}"
+
+    def head_to_head_of(self, submission_id: str) -> str | None:
+        """The head-to-head that the holder won, or another row's latest with the holder."""
+        if self.holder is not None and submission_id == self.holder.submission_id:
+            won = [
+                each.verification_id
+                for each in self.holdings
+                if each.submission_id == submission_id and each.verification_id
+            ]
+            return won[-1] if won else None
+        meetings = self.met.get(submission_id, ())
+        return meetings[-1].verification_id if meetings else None
+
+    def challengers(self) -> list[str]:
+        """Rows that should have a head-to-head next: of who had the fewest, the oldest first."""
+        if self.holder is None or self.is_busy:
+            return []
+        tried: dict[int, int] = {}
+        for challenger, meetings in self.met.items():
+            row = self.rows.get(challenger)
+            if row is not None:
+                tried[row.submitter] = tried.get(row.submitter, 0) + len(meetings)
+        wanted = [
+            row
+            for row in self.rows.values()
+            if row.may_hold
+            and row.submission_id != self.holder.submission_id
+            and row.seconds < self.holder.seconds
+            and may_try(self.met.get(row.submission_id, ()))
+        ]
+        wanted.sort(key=lambda row: (tried.get(row.submitter, 0), row.submitted_at))
+        return [row.submission_id for row in wanted]
+
+
+def _words_of(meeting: Meeting) -> str:
+    if meeting.state in ("void", "cancelled"):
+        return "its head-to-head had no result"
+    if meeting.state in OPEN:
+        return WAITS if meeting.state == "queued" else "its head-to-head is running"
+    if meeting.is_below_target:
+        return "its runs are below the target"
+    return "not proven" + ("" if meeting.p_value is None else f": p = {meeting.p_value:.2g}")
+
+
+def may_try(meetings: Sequence[Meeting]) -> bool:
+    """Whether a submission may still meet the holder: once, and again if nothing was found."""
+    ended_without = meetings and meetings[-1].state in ("void", "cancelled")
+    return not meetings or (bool(ended_without) and len(meetings) < MOST_RETRIES)
+
+
+def find_first_place(rows: Sequence[Measured], meetings: Sequence[Meeting]) -> FirstPlace:
+    """Follow the head-to-heads of a board, in the order they ended, from its first holder on.
+
+    One counts if it was won against the holder of that moment: the last one, or if that one is gone
+    by now, the one before it that is there, or the first measured row if there is none. A win over
+    any other row moves nothing.
+    """
+    known = {row.submission_id: row for row in rows}
+    in_order = sorted(rows, key=lambda row: (not row.is_reference, row.measured_at, row.seconds))
+    first_able = [row for row in in_order if row.may_hold][:1]
+    if not in_order:
+        return FirstPlace(rows=known)
+    holdings = [_holding(in_order[0])]
+    chain = [in_order[0].submission_id]
+    for meeting in sorted(meetings, key=lambda each: each.ended_at or each.started_at):
+        there = [known[name] for name in chain if name in known and known[name].may_hold]
+        present = [row.submission_id for row in (there or first_able)[-1:]]
+        if meeting.state != "won" or meeting.holder not in (chain[-1], *present):
+            continue
+        if meeting.holder not in chain:
+            holdings.append(_holding(known[meeting.holder]))
+        chain.append(meeting.challenger)
+        if (winner := known.get(meeting.challenger)) is not None:
+            holdings.append(_holding(winner, meeting))
+    held = [known[each.submission_id] for each in holdings if each.submission_id in known]
+    able = [row for row in held if row.may_hold] or first_able
+    holder = able[-1] if able else None
+    # A time that was contradicted never was a record.
+    shown = {row.submission_id for row in rows if row.is_live or row.withdrawn_at is not None}
+    holdings = [each for each in holdings if each.submission_id in shown]
+    last = holdings[-1].submission_id if holdings else None
+    if holder is not None and last != holder.submission_id:
+        holdings.append(_next_holding(holder, holdings, known))
+    met: dict[str, list[Meeting]] = {}
+    for meeting in meetings:
+        if holder is not None and meeting.holder == holder.submission_id:
+            met.setdefault(meeting.challenger, []).append(meeting)
+    is_busy = any(meeting.state in OPEN for meeting in meetings)
+    outdated = tuple(
+        meeting.verification_id
+        for meeting in meetings
+        if meeting.may_be_cancelled
+        and holder is not None
+        and meeting.holder != holder.submission_id
+    )
+    return FirstPlace(tuple(holdings), holder, known, met, is_busy, outdated)
+
+
+def _next_holding(
+    holder: Measured, holdings: Sequence[Holding], known: Mapping[str, Measured]
+) -> Holding:
+    """The holding of a submission that follows others without a head-to-head."""
+    names = [each.submission_id for each in holdings]
+    has_held = holder.submission_id in names
+    later = names[len(names) - names[::-1].index(holder.submission_id) :] if has_held else names
+    ends = [ended_at for name in later if (ended_at := known[name].ended_at) is not None]
+    if has_held:
+        since = max(ends, default=holdings[-1].since)
+        return Holding(holder.submission_id, since, holder.seconds, returned=True)
+    return Holding(holder.submission_id, max([holder.measured_at, *ends]), holder.seconds)
+
+
+def _holding(row: Measured, meeting: Meeting | None = None) -> Holding:
+    if meeting is None:
+        return Holding(row.submission_id, row.measured_at, row.seconds, ended=row.ended)
+    return Holding(
+        row.submission_id,
+        meeting.ended_at or meeting.started_at,
+        row.seconds,
+        beaten=meeting.holder,
+        verification_id=meeting.verification_id,
+        p_value=meeting.p_value,
+        ratio=meeting.ratio,
+        ended=row.ended,
+    )
+
+
+def read_first_places(session: Session, benchmark_id: str) -> dict[Board, FirstPlace]:
+    """First place of each board of a benchmark, as everybody sees it."""
+    rows = _read_measured(session, benchmark_id)
+    boards = {row.submission_id: board for board, found in rows.items() for row in found}
+    meetings: dict[Board, list[Meeting]] = {}
+    for meeting in read_meetings(session, benchmark_id):
+        board = boards.get(meeting.holder) or boards.get(meeting.challenger)
+        if board is not None:
+            meetings.setdefault(board, []).append(meeting)
+    return {
+        board: find_first_place(found, meetings.get(board, ())) for board, found in rows.items()
+    }
+
+
+def _read_measured(session: Session, benchmark_id: str) -> dict[Board, list[Measured]]:
+    is_live = and_(
+        Submission.withdrawn_at.is_(None),
+        Submission.evidence == "measured",
+        Submission.eligible,
+        Submission.duplicate_of.is_(None),
+    )
+    query = (
+        select(
+            Submission.division,
+            Pool.hardware_class,
+            Submission.id,
+            func.coalesce(-User.organisation_id, User.id),
+            Submission.submitted_at,
+            Pool.measured_seconds,
+            Pool.measured_at,
+            is_live,
+            User.name == REFERENCE,
+            Submission.withdrawn_at,
+            Submission.retirement,
+        )
+        .join(Pool, Pool.id == Submission.pool_id)
+        .join(User, User.id == Submission.user_id)
+        .where(
+            Submission.benchmark_id == benchmark_id,
+            Submission.kind == "train",
+            Submission.embargoed.is_(False),
+            Pool.measured_seconds.between(*POSSIBLE["tta_seconds"]),
+            Pool.measured_at.is_not(None),
+        )
+        .order_by(Submission.submitted_at, Submission.id)
+    )
+    found: dict[Board, list[Measured]] = {}
+    for division, hardware_class, *fields in session.execute(query):
+        found.setdefault((division, hardware_class), []).append(Measured(*fields))
+    return found
+
+
+STAGE = (
+    *(Verification.id, Verification.submission_id, Verification.against_id, Verification.state),
+    *(Verification.outcome, Verification.created_at, Verification.ended_at),
+    Verification.continues_id,
+    (Verification.requested_by == Submission.user_id).label("is_own"),
+)
+
+
+def read_meetings(session: Session, benchmark_id: str) -> list[Meeting]:
+    """The head-to-heads of a benchmark in the order they began, the stages of each as one."""
+    query = (
+        select(*STAGE)
+        .join(Submission, Submission.id == Verification.submission_id)
+        .where(Verification.kind == HEAD_TO_HEAD.name, Submission.benchmark_id == benchmark_id)
+        .order_by(Verification.created_at, Verification.id)
+    )
+    stages = session.execute(query).all()
+    judged = [stage.id for stage in stages if stage.outcome is not None]
+    reasons: dict[str, Sequence[Any]] = {}
+    if judged:  # They are long.
+        told = select(Verification.id, Verification.reasons).where(Verification.id.in_(judged))
+        reasons = {row.id: row.reasons for row in session.execute(told)}
+    found: list[Meeting] = []
+    places: dict[str, int] = {}
+    for stage in stages:
+        places[stage.id] = place = places.get(stage.continues_id, len(found))
+        earlier = found[place] if place < len(found) else None
+        found[place : place + 1] = [_meeting(stage, earlier, reasons.get(stage.id, ()))]
+    return found
+
+
+def _meeting(stage: Any, earlier: Meeting | None, reasons: Sequence[Any]) -> Meeting:
+    numbers: dict[str, float] = next(
+        (each["numbers"] for each in reasons if each["code"] == "head_to_head_time"), {}
+    )
+    state: MeetingState = "void"
+    if stage.state in OPEN or stage.outcome == "continues":
+        state = "queued" if stage.state == "queued" and earlier is None else "running"
+    elif stage.outcome == "challenger_faster":
+        state = "won"
+    elif stage.outcome == "not_proven":
+        state = "not_proven"
+    elif stage.state == "cancelled":
+        state = "cancelled"
+    return Meeting(
+        stage.id,
+        str(stage.submission_id),
+        str(stage.against_id),
+        state,
+        stage.created_at if earlier is None else earlier.started_at,
+        stage.ended_at,
+        p_value=numbers.get("p_value"),
+        ratio=numbers.get("ratio"),
+        is_below_target="below_target" in numbers,
+        may_be_cancelled=stage.state == "queued" and stage.is_own,
+    )
 
 
 def queue_pairs(

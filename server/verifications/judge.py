@@ -47,8 +47,6 @@ from server.benchmarks.definitions import definition
 from server.submissions.duplicates import replace_timeless
 from server.submissions.lists import runs_with_curves
 from server.verifications.calibrations import keep_runs
-from server.verifications.choose import owners_at
-from server.verifications.figures import energy_to_target_joules, measured_figures
 from server.verifications.head_to_heads import contest_of, continue_head_to_head
 from server.verifications.jobs import Order, queue_attempt, queue_job, trainings_of
 from server.verifications.pools import (
@@ -57,8 +55,10 @@ from server.verifications.pools import (
     take_out_runs,
     verdict_that_holds,
 )
+from server.verifications.queue import owners_at
 from server.verifications.requests import queue_request
 from server.verifications.states import Event, end, move
+from server.verifications.views import energy_to_target_joules, measured_figures
 from server.verifications.workers import is_organisers_worker, pause_by_server
 
 DETERMINISM = {"repeat_equal": "shown", "repeat_differs": "struck"}

@@ -1,32 +1,425 @@
-"""The queue: who waits for which hardware class, when it may start, and why it waits."""
+"""The queue: whose attempt is next for a free worker, when it may start, and why it waits.
 
+1. Independent reruns go first, because verdicts wait for them. Then come attempts for which a
+   worker was drawn that leased none of them.
+2. An attempt that an organiser asked for goes before one that comes with a submission. While any of
+   the latter waits, at most ORGANISERS_IN_A_ROW of the former go in a row.
+3. Within each of the two, submitters take turns. Next is the submitter whose last turn on a worker
+   of this hardware class is the longest ago. A submitter without a turn goes first. So a thousand
+   attempts of one submitter put no other submitter's first back by more than one of them.
+4. Within a submitter the oldest goes first. Attempts that no free worker may take are passed over.
+
+A turn is the moment at which a worker was drawn, which the attempt keeps.
+"""
+
+import secrets
 import statistics
-from collections import defaultdict
-from collections.abc import Sequence
-from datetime import datetime, timedelta
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Annotated, Any
 
 from fastapi import Query
-from sqlalchemy import ColumnElement, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, case, func, or_, select, true, update
+from sqlalchemy.orm import Session, aliased
 
+from finishline.api.schema import Schema
 from finishline.rules.text import count_text
+from finishline.rules.verification.purposes import HEAD_TO_HEAD, PURPOSES
 from server.base.database import utc_now
-from server.base.fleet import Fleet
+from server.base.fleet import Fleet, read_pause
 from server.base.models import (
     Attempt,
     BenchmarkDefinition,
     ReplayEventRow,
     Submission,
+    TrainingPackage,
+    User,
     Verification,
     WorkerRow,
 )
 from server.base.standing import OPEN
 from server.base.visibility import ORGANISER, seeing
 from server.people.declared import Routes
-from server.verifications.choose import fair_order, read_turns
-from server.verifications.worker_views import ClassQueueView, QueuedView, QueueView
+from server.submissions.code import takes_packages_of
+
+FAILED = ("failed", "lost")
+ORGANISERS_IN_A_ROW = 3
+DRAWN_AGAIN_AFTER = timedelta(seconds=5)  # Without a lease: its message may be lost.
+REMEMBERED = timedelta(days=7)  # A turn that is longer ago counts as none.
+NEVER = datetime.min.replace(tzinfo=UTC)
+Sharer = tuple[bool, int]
+
+
+def sharer_of(one: Any) -> Sharer:
+    """Who takes a turn for an attempt: organisers' requests take none of their submitter's own.
+
+    `submitter_id` is the submission's owner, or the requester of a job without a submission.
+    """
+    return one.by_organiser, one.submitter_id
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Each sharer's last turn on a hardware class.
+
+    `organisers_in_a_row` counts the organisers' attempts since the last of a submitter's own.
+    """
+
+    last: Mapping[Sharer, datetime] = field(default_factory=dict)
+    organisers_in_a_row: int = 0
+
+    def after(self, one: Any, now: datetime) -> "Turns":
+        """The turns after an attempt has had one."""
+        in_a_row = self.organisers_in_a_row + 1 if one.by_organiser else 0
+        return Turns({**self.last, sharer_of(one): now}, in_a_row)
+
+
+NO_TURNS = Turns()
+
+
+def fair_order(waiting: Iterable[Any], turns: Turns = NO_TURNS) -> list[Any]:
+    """All that waits, in the order in which it starts on one worker if nothing else comes.
+
+    Nothing here looks at a clock: the same attempts and the same turns give the same order. A retry
+    has the `asked_at` of the first, and so is as old.
+    """
+    own: defaultdict[Sharer, list[Any]] = defaultdict(list)
+    for one in sorted(waiting, key=lambda one: (one.asked_at, one.id)):
+        own[sharer_of(one)].append(one)
+    lanes: dict[bool, list[tuple[Any, Any]]] = {True: [], False: []}
+    for sharer, ones in own.items():
+        turn = (turns.last.get(sharer, NEVER), ones[0].asked_at, ones[0].id)
+        lanes[sharer[0]] += [((number, *turn), one) for number, one in enumerate(ones)]
+    organisers, submitters = (
+        deque(one for _, one in sorted(lanes[lane], key=lambda each: each[0]))
+        for lane in (True, False)
+    )
+    order: list[Any] = []
+    in_a_row = turns.organisers_in_a_row
+    while organisers or submitters:
+        are_next = organisers and not (submitters and in_a_row >= ORGANISERS_IN_A_ROW)
+        order.append((organisers if are_next else submitters).popleft())
+        in_a_row = in_a_row + 1 if are_next else 0
+    return order
+
+
+def read_turns(session: Session, hardware_class: str | None) -> Turns:
+    """Read the turns of a hardware class."""
+    workers = select(WorkerRow.name).where(WorkerRow.hardware_class == hardware_class)
+    drawn = (
+        Attempt.sent_to.in_(workers),
+        Attempt.send_after > utc_now() - REMEMBERED,
+        ~Attempt.is_apart,
+    )
+    sharer = (Attempt.by_organiser, Attempt.submitter_id)
+    last = session.execute(
+        select(*sharer, func.max(Attempt.send_after)).where(*drawn).group_by(*sharer)
+    )
+    latest = session.scalars(
+        select(Attempt.by_organiser)
+        .where(*drawn)
+        .order_by(Attempt.send_after.desc())
+        .limit(ORGANISERS_IN_A_ROW)
+    ).all()
+    in_a_row = latest.index(False) if False in latest else len(latest)
+    return Turns({(lane, submitter): turn for lane, submitter, turn in last}, in_a_row)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Facts that decide which workers may take an attempt. Attempts with equal needs share them.
+
+    `environments` and `authors` are of the code submissions that it trains. `benchmark_id` is None
+    for a calibration, which is nobody's. `retried` is the verification of a retry. `rerun` is the
+    attempt, where it is an independent rerun.
+    """
+
+    hardware_class: str | None
+    kind: str
+    environments: frozenset[str]
+    authors: frozenset[int]
+    is_embargoed: bool
+    benchmark_id: str | None
+    retried: str | None
+    rerun: str | None
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """An attempt and the worker that was drawn for it. A worker that polls needs no message."""
+
+    attempt_id: str
+    worker: str
+    polls: bool
+
+
+def anything_to_send(session: Session) -> bool:
+    """Whether a worker is free and an attempt is due."""
+    due = (Attempt.state == "queued", Attempt.send_after <= utc_now())
+    if read_pause(session) or session.scalar(select(Attempt.id).where(*due).limit(1)) is None:
+        return False
+    return bool(Choice(session, Fleet.read(session)).free)
+
+
+def take_due(session: Session) -> list[Drawn]:
+    """Draw an attempt for each free worker, and store the worker with the attempt."""
+    choice = Choice(session, Fleet.read(session))
+    waiting = read_waiting(session, each=len(choice.free))
+    first = [row for row in waiting if row.is_apart or row.sent_to is not None]
+    for row in sorted(first, key=lambda row: (not row.is_apart, row.asked_at, row.id)):
+        choice.take(row, choice.hands(needs_of(row)))
+    rest = [row for row in waiting if not row.is_apart and row.sent_to is None]
+    for hardware_class in sorted({worker.hardware_class for worker in choice.free.values()}):
+        _take_by_turns(session, choice, hardware_class, rest)
+    return choice.drawn
+
+
+def _take_by_turns(
+    session: Session, choice: "Choice", hardware_class: str, waiting: list[Any]
+) -> None:
+    """Give each free worker of a class the next attempt, until none may take any."""
+    turns = read_turns(session, hardware_class)
+    while True:
+        hands = {row: choice.hands(needs_of(row), hardware_class) for row in waiting}
+        order = fair_order((row for row in waiting if hands[row]), turns)
+        if not order:
+            return
+        choice.take(order[0], hands[order[0]])
+        waiting.remove(order[0])
+        turns = turns.after(order[0], utc_now())
+
+
+class Choice:
+    """The free workers of one moment, who of them may take an attempt, and who was drawn."""
+
+    def __init__(self, session: Session, fleet: Fleet) -> None:
+        self.session, self.fleet = session, fleet
+        taken = _taken(session) if fleet.open else set()
+        self.free = {
+            worker.name: worker
+            for worker in fleet.open
+            if worker.state == "idle" and worker.name not in taken
+        }
+        self.drawn: list[Drawn] = []
+        self._willing: dict[Needs, list[WorkerRow]] = {}
+
+    def hands(self, needs: Needs, hardware_class: str | None = None) -> list[WorkerRow]:
+        """The free workers, of one class or of any, that may take an attempt."""
+        if needs not in self._willing:
+            self._willing[needs] = self.willing(needs)
+        return [
+            worker
+            for worker in self._willing[needs]
+            if worker.name in self.free and hardware_class in (None, worker.hardware_class)
+        ]
+
+    def take(self, row: Any, hands: Sequence[WorkerRow]) -> None:
+        """Draw one of some workers by chance, so that nobody can foresee it."""
+        if not hands:
+            return
+        worker = secrets.choice(hands)
+        del self.free[worker.name]
+        self.session.execute(
+            update(Attempt)
+            .where(Attempt.id == row.id)
+            .values(sent_to=worker.name, send_after=utc_now() + DRAWN_AGAIN_AFTER)
+        )
+        self.drawn.append(Drawn(row.id, worker.name, worker.polls))
+
+    def willing(self, needs: Needs) -> list[WorkerRow]:
+        """Able workers, without those of barred owners while another owner has one.
+
+        A paused worker may not come back, so nothing waits for its owner.
+        """
+        able = able_workers(self.session, self.fleet, needs)
+        if needs.rerun is not None:
+            rerun = self.session.get_one(Attempt, needs.rerun).verification
+            never = owners_at(self.session, rerun.checks_id, seeds=rerun.seeds)
+            able = [worker for worker in able if worker.user_id not in never]
+        owners = {worker.user_id for worker in able if worker.user_id and not worker.held}
+        barred = self._barred(needs, owners) if len(owners) > 1 else set()
+        return [worker for worker in able if owners <= barred or worker.user_id not in barred]
+
+    def _barred(self, needs: Needs, owners: set[int]) -> set[int]:
+        """Owners, among these, that should not train an attempt.
+
+        Barred are owners whose worker failed at an earlier attempt of its verification, and owners
+        with an interest: they or a member of their organisation have a submission, not withdrawn,
+        on its benchmark, on any hardware class. If it trains code, all but organisers are barred if
+        an organisers' worker is among these.
+        """
+        failed = select(WorkerRow.user_id).join(Attempt, Attempt.worker == WorkerRow.name)
+        of_it = (Attempt.verification_id == needs.retried, Attempt.state.in_(FAILED))
+        barred = owners.intersection(self.session.scalars(failed.where(*of_it)))
+        if PURPOSES[needs.kind].in_box:
+            trusted = {
+                worker.user_id
+                for worker in self.fleet.workers
+                if worker.user_id in owners - barred and self.fleet.is_organisers(worker)
+            }
+            barred |= owners - trusted if trusted else set()
+        return barred | self._interested(needs, owners - barred)
+
+    def _interested(self, needs: Needs, owners: set[int]) -> set[int]:
+        if needs.benchmark_id is None or not owners:
+            return set()
+        groups = groups_of(self.session, owners)
+        rivals = set(
+            self.session.scalars(
+                select(Submission.user_id).where(
+                    Submission.user_id.in_(set().union(*groups.values())),
+                    Submission.benchmark_id == needs.benchmark_id,
+                    Submission.withdrawn_at.is_(None),
+                )
+            )
+        )
+        return {owner for owner, group in groups.items() if group & rivals}
+
+
+def able_workers(
+    session: Session, fleet: Fleet, needs: Needs, among: Sequence[WorkerRow] | None = None
+) -> list[WorkerRow]:
+    """Workers that may train an attempt: their class, sandbox and environments.
+
+    A head-to-head goes to an organisers' worker of its class alone. A worker's owner can read the
+    code that it trains, so code under embargo goes to organisers' workers too.
+    """
+    workers = fleet.fit if among is None else among
+    if needs.kind != HEAD_TO_HEAD.name and needs.rerun is None and not needs.environments:
+        return fleet.takers(needs.hardware_class, workers)
+    authors = session.scalars(select(User).where(User.id.in_(needs.authors))).all()
+    for_organisers = needs.kind == HEAD_TO_HEAD.name or (needs.environments and needs.is_embargoed)
+
+    def is_able(worker: WorkerRow) -> bool:
+        box = worker.box or {}
+        return (
+            worker.hardware_class == needs.hardware_class
+            and needs.environments <= set(box.get("environments", {}).values())
+            and all(takes_packages_of(box, user, owner=worker.user_id) for user in authors)
+            and not (for_organisers and not fleet.is_organisers(worker))
+        )
+
+    return [worker for worker in workers if is_able(worker)]
+
+
+def _taken(session: Session) -> Set[str | None]:
+    """Busy workers, and those that were drawn for an attempt and may still lease it."""
+    at_work = session.scalars(select(Attempt.worker).where(Attempt.state == "running"))
+    under_way = session.scalars(
+        select(Attempt.sent_to).where(
+            Attempt.state == "queued", Attempt.sent_to.is_not(None), Attempt.send_after > utc_now()
+        )
+    )
+    return {*at_work, *under_way}
+
+
+OWN, OTHER = aliased(Submission), aliased(Submission)
+OWN_CODE, OTHER_CODE = aliased(TrainingPackage), aliased(TrainingPackage)
+DECIDING = (
+    Attempt.hardware_class,
+    Verification.kind,
+    OWN.benchmark_id.label("benchmark_id"),
+    OWN_CODE.environment_sha256.label("environment"),
+    OTHER_CODE.environment_sha256.label("other_environment"),
+    case((OWN_CODE.environment_sha256.is_not(None), OWN.user_id)).label("author"),
+    case((OTHER_CODE.environment_sha256.is_not(None), OTHER.user_id)).label("other_author"),
+    OWN.embargoed.label("embargoed"),
+    OTHER.embargoed.label("other_embargoed"),
+    case((Attempt.number > 1, Attempt.verification_id)).label("retried"),
+    case((Attempt.is_apart, Attempt.id)).label("rerun"),
+)
+
+
+def read_waiting(
+    session: Session, *which: ColumnElement[bool], each: int | None = None
+) -> Sequence[Any]:
+    """Read the attempts that are due, with the facts that decide who may take them.
+
+    Of a submitter's attempts with equal needs it has the oldest, so many as `each` says. So an
+    attempt that nobody may take hides no other behind it.
+    """
+    turn = (Attempt.by_organiser, Attempt.submitter_id)
+    place = func.row_number().over(
+        partition_by=(*turn, Attempt.sent_to.is_(None), *DECIDING),
+        order_by=(Attempt.asked_at, Attempt.id),
+    )
+    waiting = (
+        select(
+            *(Attempt.id, Attempt.asked_at, Attempt.is_apart, Attempt.sent_to, *turn, *DECIDING),
+            place.label("place"),
+        )
+        .join(Verification, Verification.id == Attempt.verification_id)
+        .outerjoin(OWN, OWN.id == Verification.submission_id)
+        .outerjoin(OWN_CODE, OWN_CODE.submission_id == OWN.id)
+        .outerjoin(OTHER, OTHER.id == Verification.against_id)
+        .outerjoin(OTHER_CODE, OTHER_CODE.submission_id == OTHER.id)
+        .where(Attempt.state == "queued", Attempt.send_after <= utc_now(), *which)
+        .subquery()
+    )
+    first = true() if each is None else waiting.c.place <= each
+    return session.execute(select(waiting).where(first)).all()
+
+
+def needs_of(row: Any) -> Needs:
+    """The needs of an attempt that `read_waiting` returned."""
+    return Needs(
+        hardware_class=row.hardware_class,
+        kind=row.kind,
+        environments=frozenset({row.environment, row.other_environment} - {None}),
+        authors=frozenset({row.author, row.other_author} - {None}),
+        is_embargoed=bool(row.embargoed or row.other_embargoed),
+        benchmark_id=row.benchmark_id,
+        retried=row.retried,
+        rerun=row.rerun,
+    )
+
+
+def groups_of(session: Session, owners: set[int]) -> dict[int, set[int]]:
+    """Map each owner to the members of their organisation, themselves included."""
+    own = select(User.id, User.organisation_id).where(User.id.in_(owners))
+    organisations = {row.id: row.organisation_id for row in session.execute(own)}
+    named = {one for one in organisations.values() if one is not None}
+    members = session.execute(
+        select(User.id, User.organisation_id).where(User.organisation_id.in_(named))
+    ).all()
+    return {
+        owner: {owner} | {row.id for row in members if row.organisation_id == organisation}
+        for owner, organisation in organisations.items()
+    }
+
+
+def owners_at(
+    session: Session, verification_id: str | None, *, seeds: Sequence[int]
+) -> set[int | None]:
+    """Owners who cannot check a run of a verification, with the members of their organisations.
+
+    Those are the owners of workers that trained the verification, or this run of it again, and its
+    submitter. `seeds` has the seed of the run; without one, no owner is out for a cross-check.
+    """
+    trained = session.execute(
+        select(WorkerRow.user_id, Verification)
+        .select_from(Attempt)
+        .join(Verification)
+        .outerjoin(WorkerRow, WorkerRow.name == Attempt.worker)
+        .where(
+            or_(Verification.id == verification_id, Verification.checks_id == verification_id),
+            Attempt.state.in_(("done", "running")),
+        )
+    )
+    found = {owner for owner, of in trained if of.checks_id is None or of.seeds == [*seeds]}
+    found |= set(
+        session.scalars(
+            select(Submission.user_id)
+            .join(Verification, Verification.submission_id == Submission.id)
+            .where(Verification.id == verification_id)
+        )
+    )
+    groups = groups_of(session, {owner for owner in found if owner is not None})
+    return found.union(*groups.values())
+
 
 router = Routes(tags=["workers"])
 SHOWN_PER_CLASS = 100
@@ -34,6 +427,71 @@ MOST_SHOWN = 1000
 LimitDep = Annotated[int, Query(ge=1, le=MOST_SHOWN)]
 RECENT_ATTEMPTS = 200
 NOTHING_ENDED = "Nothing has ended there yet that could tell how long those before it take."
+
+
+class WorkView(Schema):
+    """An attempt, by its number, of a verification of some model."""
+
+    verification_id: str
+    kind: str
+    benchmark: str
+    model: str | None
+    attempt: int
+
+
+class QueuedView(WorkView):
+    """A queued attempt. `position` counts from 1 within its hardware class, in fair order.
+
+    `expected_start` is by the median length of recent attempts of the same kind, benchmark and
+    hardware class; None, with `why_unknown`, without a basis for it. `attempt` is above 1 if an
+    earlier one failed without charge to a quota. `by_organiser`: an organiser requested it.
+    """
+
+    submission_id: str | None
+    runs: int
+    position: int
+    by_organiser: bool
+    asked_at: datetime
+    queued_at: datetime
+    expected_start: datetime | None
+    why_unknown: str | None
+
+
+class PauseView(Schema):
+    """The pause of everything: who set it, since when and why."""
+
+    by: str
+    since: datetime
+    reason: str
+
+
+class ClassQueueView(Schema):
+    """Queue of one hardware class, and the workers of the class.
+
+    `hardware_class` is None for attempts that any worker may take. `workers` are alive and fit,
+    `free` counts the idle ones of these, `out` are alive but off their baseline, `held` are paused.
+    If no worker of a class is connected, any other takes its attempts, and times are not compared.
+    `waiting` has the next of `waiting_count` to start, without those `under_embargo`.
+    """
+
+    hardware_class: str | None
+    workers: int
+    free: int
+    out: int
+    held: int
+    waiting_count: int
+    last_seen_at: datetime | None
+    waiting: list[QueuedView]
+    under_embargo: int = 0
+
+
+class QueueView(Schema):
+    """Queue of all attempts by hardware class, as of a moment. No attempt starts while `paused`."""
+
+    as_of: datetime
+    waiting: int
+    paused: PauseView | None
+    classes: list[ClassQueueView]
 
 
 @router.read("/queue")

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from finishline.api.schema import Schema
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.canonical import sha256_of
 from finishline.rules.errors import RuleError
@@ -69,7 +70,6 @@ from server.verifications.head_to_heads import contest_of
 from server.verifications.jobs import trainings_of, trains_packages
 from server.verifications.judge import end_with_report, is_overtaken, verdict_of
 from server.verifications.states import move
-from server.verifications.worker_views import ReportAnswer
 from server.verifications.workers import refuse_unstorable, require_a_system
 
 # Those that the operands of a product show.
@@ -381,6 +381,14 @@ DISTURBED = Failure(
     message="other programs had the processor",
     next_step="nothing to do: it is trained once more",
 )
+
+
+class ReportAnswer(Schema):
+    """State and outcome of a verification after a report."""
+
+    verification_id: str
+    state: str
+    outcome: str | None
 
 
 @dataclass(frozen=True)

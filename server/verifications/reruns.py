@@ -1,8 +1,7 @@
-"""Reruns: batches of verifications, decisions about pending verdicts, comparison of two."""
+"""Reruns: batches of verifications, and decisions about pending verdicts."""
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, StrictBool, model_validator
@@ -11,38 +10,25 @@ from sqlalchemy.orm import Session
 
 from finishline.api.verifications import (
     BatchView,
-    Difference,
     ExpectedReplay,
-    ReplayFigures,
-    SideView,
     Skipped,
-    SystemDifference,
-    VerificationComparison,
     VerificationView,
 )
-from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import consequence
-from finishline.rules.statistics.aggregate import mean
-from finishline.rules.statistics.gaps import two_sided_p
 from finishline.rules.text import count_text
-from finishline.rules.verification.judge_convergence import evaluation_at_target
-from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import PURPOSES
 from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError
 from server.base.events import VerificationChanged, emit
 from server.base.forms import Body, example
-from server.base.models import Evidence, Submission, Verification
+from server.base.models import Submission
 from server.base.services import Services
 from server.base.standing import (
     PUBLISH,
     Estimator,
     claim_of,
     find_verification,
-    is_published,
     publication,
-    purpose_of,
-    report_of,
     require_pending,
     require_submission,
     row_evidence,
@@ -241,111 +227,3 @@ def decide_verification(
         },
     )
     return view(session, verification)
-
-
-@router.read("/verifications/compare")
-def get_verification_comparison(
-    session: Session, first: str, second: str
-) -> VerificationComparison:
-    """Compare two verifications of one submission, and mark differences that exceed chance."""
-    one, other = find_verification(session, first), find_verification(session, second)
-    if one.submission_id != other.submission_id:
-        raise ContentError(
-            f"Verification {first} is of submission {one.submission_id}, {second} of "
-            f"{other.submission_id}: expected two of one submission."
-        )
-    if one.submission is None or not all(purpose_of(each).fills_pool for each in (one, other)):
-        raise ContentError("Choose two replays or measurements of the same submission.")
-    if one is other:
-        raise ContentError("Choose two different verifications.")
-    judged_by = [_judging_definition(session, each) for each in (one, other)]
-    reports = [_timed_report(each) for each in (one, other)]
-    differences, systems = [], []
-    left, right = reports
-    if left is not None and right is not None:
-        differences = compare_replays(judged_by[0], left, right)
-        systems = compare_systems(left, right)
-    return VerificationComparison(
-        submission_id=one.submission_id,
-        benchmark=one.submission.benchmark_id,
-        first=_side(one, judged_by[0], left),
-        second=_side(other, judged_by[1], right),
-        same_band=one.control_points == other.control_points,
-        differences=differences,
-        systems=systems,
-    )
-
-
-def _judging_definition(session: Session, verification: Verification) -> Benchmark:
-    """Definition that judged a verification, or before its end the one of its submission."""
-    kept = session.get(Evidence, verification.id)
-    sha256 = kept.benchmark_sha256 if kept else verification.benchmark_sha256
-    return definition(session, sha256)
-
-
-def _timed_report(verification: Verification) -> ReplayReport | None:
-    """Report with the timed runs alone; None before one."""
-    report = report_of(verification)
-    if report is None:
-        return None
-    untimed = verification.control_runs | verification.repeat_runs
-    return replace(report, runs=[run for run in report.runs if run.index not in untimed])
-
-
-def _side(
-    verification: Verification, benchmark: Benchmark, report: ReplayReport | None
-) -> SideView:
-    return SideView.of(
-        verification,
-        published=is_published(verification),
-        worker=None if report is None else report.system.worker,
-        hardware_class=None if report is None else report.system.hardware_class,
-        runs=[] if report is None else figures_of(benchmark, report),
-    )
-
-
-def figures_of(benchmark: Benchmark, report: ReplayReport) -> list[ReplayFigures]:
-    """Figures of each replay of a report."""
-    best = max if benchmark.target.direction == "higher" else min
-    found = []
-    for run in report.runs:
-        at = evaluation_at_target(benchmark, run)
-        seconds, epochs = (None, None) if at is None else (run.tta_seconds, at.epoch)
-        quality = best((item.quality for item in run.evaluations), default=None)
-        found.append(ReplayFigures(run.index, run.seed, run.status, seconds, epochs, quality))
-    return found
-
-
-def compare_replays(
-    benchmark: Benchmark, first: ReplayReport, second: ReplayReport
-) -> list[Difference]:
-    """Times and epochs to the target of two reports, over the replays that reached it."""
-    same_class = first.system.hardware_class == second.system.hardware_class
-    sides = [figures_of(benchmark, report) for report in (first, second)]
-    found = []
-    for figure, comparable in (("tta_seconds", same_class), ("epochs_to_target", True)):
-        values = [[getattr(run, figure) for run in side] for side in sides]
-        left, right = ([value for value in side if value is not None] for side in values)
-        first_mean, second_mean = (mean(side) if side else None for side in (left, right))
-        ratio = first_mean / second_mean if first_mean is not None and second_mean else None
-        p_value = two_sided_p(left, right) if comparable else None
-        found.append(Difference(figure, first_mean, second_mean, ratio, p_value, comparable))
-    return found
-
-
-def compare_systems(first: ReplayReport, second: ReplayReport) -> list[SystemDifference]:
-    """Hardware, threads and package versions in which two workers differ."""
-    left, right = _flat(first), _flat(second)
-    return [
-        SystemDifference(field, left.get(field), right.get(field))
-        for field in sorted({*left, *right})
-        if left.get(field) != right.get(field)
-    ]
-
-
-def _flat(report: ReplayReport) -> Mapping[str, str]:
-    table = asdict(report.system)
-    software = table.pop("software")
-    table["nodes"] = ", ".join(node["name"] for node in table["nodes"]) or None
-    flat = {name: str(value) for name, value in table.items() if value is not None}
-    return flat | {f"software.{name}": str(value) for name, value in software.items()}

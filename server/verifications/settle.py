@@ -29,18 +29,17 @@ from server.submissions.lists import find_submission
 from server.submissions.rows import new_id, no_result, stored_result, system_of_worker, table_of
 from server.submissions.standing_changes import WithdrawalCreate, changed_standing
 from server.submissions.views import changed_view
-from server.verifications.challenges import require_comparable, reserve_head_to_head
-from server.verifications.first_place import (
+from server.verifications.head_to_heads import (
     REFERENCE,
     REFERENCE_RUNS,
     Board,
     FirstPlace,
+    queue_pairs,
     read_first_places,
 )
-from server.verifications.head_to_heads import queue_pairs
 from server.verifications.jobs import Order
 from server.verifications.pools import follow_evidence
-from server.verifications.requests import queue_request
+from server.verifications.requests import queue_request, require_comparable, reserve_head_to_head
 from server.verifications.states import move
 
 router = Routes(tags=["submissions"])

@@ -3,6 +3,7 @@
 import re
 import statistics
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from fastapi import Query
@@ -11,6 +12,8 @@ from pydantic_core import PydanticCustomError
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from finishline.api.schema import Schema
+from finishline.rules.verification.messages import BoxWord
 from finishline.rules.verification.utilisation import roofline, samples_per_second
 from server.base.errors import ConflictError, ContentError
 from server.base.fleet import Fleet, list_classes, state_word
@@ -20,24 +23,9 @@ from server.base.paging import EPOCH, MICROSECOND
 from server.base.standing import REPORT
 from server.people.callers import Caller
 from server.people.declared import Form, Routes
-from server.verifications import probes, workers
-from server.verifications.probes import HAS_FIGURES, IS_CANARY, read_probes
-from server.verifications.queue import get_queue, read_attempts, runs_under_way
-from server.verifications.worker_views import (
-    AttemptAtWorkerView,
-    HardwareClassList,
-    HardwareClassView,
-    ProbeView,
-    QueueView,
-    RooflinePointView,
-    RooflineView,
-    RoofView,
-    UnderWayView,
-    WorkerDetail,
-    WorkerList,
-    WorkerView,
-)
-from server.verifications.workers import find_worker
+from server.verifications import workers
+from server.verifications.queue import QueueView, WorkView, get_queue, read_attempts, runs_under_way
+from server.verifications.workers import HAS_FIGURES, IS_CANARY, ProbeView, find_worker, read_probes
 
 LATEST_ATTEMPTS = 20
 POINTS = 30
@@ -51,6 +39,129 @@ LONGEST_REASON = 2000
 REASON = r"\S"
 CONSOLE = "/console/workers"
 EVERY_QUEUE, WORKER = "everything", "worker:"
+
+
+class UnderWayView(WorkView):
+    """Current attempt of a worker. `run` (from 1) is None until the first of its `runs` starts."""
+
+    run: int | None
+    runs: int
+    started_at: datetime | None
+
+
+class WorkerView(Schema):
+    """A worker, whether it is alive, and the system it reports.
+
+    Its `state` is "drifted" if its speed check is off its own baseline. It then gets no work, and
+    `drift` says how far it is off. It is "paused" by an organiser, as `held_by`, `held_at` and
+    `held_because` explain. It is "unconfirmed", and gets no work, until an organiser confirms it.
+    `probe` has its latest roofs, `canary` its latest speed check. `box` says whose code submissions
+    it trains, in which environments.
+    """
+
+    name: str
+    hardware_class: str
+    state: str
+    alive: bool
+    first_seen_at: datetime
+    last_seen_at: datetime
+    system: dict[str, Any]
+    under_way: UnderWayView | None
+    drift: str | None
+    drifted_at: datetime | None
+    held: str | None
+    held_at: datetime | None
+    held_by: str | None
+    held_because: str | None
+    confirmed_at: datetime | None
+    probe: ProbeView | None
+    canary: ProbeView | None
+    box: BoxWord | None
+
+
+class WorkerList(Schema):
+    """A page of workers: the living by name, then the others, the last heard first."""
+
+    workers: list[WorkerView]
+    next_cursor: str | None
+
+
+class RoofView(Schema):
+    """The best FLOP/s of a floating type over matmul and convolution, in 10^12."""
+
+    precision: str
+    tflops: float
+    how: str
+
+
+class RooflinePointView(Schema):
+    """Training of one attempt: FLOP per byte, and the achieved 10^12 FLOP/s.
+
+    `attainable_tflops` is the limit of the roofs at that intensity and `bound` names the limiting
+    roof; None if the worker did not measure them.
+    """
+
+    verification_id: str
+    benchmark: str
+    model: str | None
+    precision: str | None
+    intensity: float
+    achieved_tflops: float
+    attainable_tflops: float | None
+    share_of_attainable: float | None
+    bound: str | None
+
+
+class RooflineView(Schema):
+    """The measured roofs of a worker and its latest trainings of known work, newest first.
+
+    Seconds are those in training, without evaluation. The median over an attempt's runs.
+    """
+
+    worker: str
+    roofs: list[RoofView]
+    copy_gb_per_second: float | None
+    points: list[RooflinePointView]
+
+
+class AttemptAtWorkerView(WorkView):
+    """An attempt that a worker made, or is making."""
+
+    state: str
+    started_at: datetime | None
+    seconds: float | None
+    failure: str | None
+
+
+class WorkerDetail(Schema):
+    """A worker, its latest attempts, and its trainings on its roofline."""
+
+    worker: WorkerView
+    attempts: list[AttemptAtWorkerView]
+    roofline: RooflineView
+
+
+class HardwareClassView(Schema):
+    """A class of machines whose times may be compared. Its workers come within 10 % of `roof`.
+
+    `roof` is in GFLOP/s, null until a worker of the class measured it. `origin` names the system
+    that registered the class.
+    """
+
+    name: str
+    accelerator: str | None
+    accelerator_count: int
+    processor: str
+    processor_count: int
+    roof: float | None
+    origin: str
+    created_at: datetime
+
+
+class HardwareClassList(Schema):
+    """Every registered class, by name."""
+
+    hardware_classes: list[HardwareClassView]
 
 
 class QueueChange(Body):
@@ -102,7 +213,7 @@ CHANGES: dict[str, tuple[Callable[..., None], str]] = {
     "pause": (workers.pause_worker, "paused"),
     "resume": (workers.resume_worker, "no longer paused"),
     "confirm": (workers.confirm_worker, "confirmed"),
-    "baseline": (probes.set_baseline_anew, "measured anew from its next readings"),
+    "baseline": (workers.set_baseline_anew, "measured anew from its next readings"),
 }
 MOST_SHOWN = 1000
 router = Routes(tags=["workers"])
@@ -271,7 +382,7 @@ def _point(
 @router.command("/workers/{name}/baseline", role="organiser", status=204)
 def renew_baseline(session: Session, caller: Caller, name: str) -> None:
     """Reset a worker's baseline to its next readings. For organisers."""
-    probes.set_baseline_anew(session, caller, name)
+    workers.set_baseline_anew(session, caller, name)
 
 
 @router.command("/workers/{name}", role="organiser", method="PATCH")

@@ -12,8 +12,8 @@ from finishline.rules.verification.cross_check import compare_runs, curve_distan
 from finishline.rules.verification.messages import ReplayEvaluation, ReplayReport, ReplayRun
 from finishline.rules.verification.replay import judge, judge_precision
 from finishline.rules.verification.utilisation import is_narrower
+from server.boards.compare import compare_replays, compare_systems, figures_of
 from server.verifications.judge import drawn_runs
-from server.verifications.reruns import compare_replays, compare_systems, figures_of
 from tests.support.verdicts import CLAIM, WORKER, trained
 from worker.machine.precision import narrowest, precision_by_error
 

@@ -12,7 +12,7 @@ from finishline.rules.run import Clock, Evaluation, Run
 from finishline.rules.submissions.claim_checks import find_shared
 from finishline.rules.verification.messages import ReplayEvaluation, ReplayReport, ReplayRun
 from finishline.rules.verification.utilisation import best_roof_tflops, roofline, samples_per_second
-from server.verifications.figures import energy_to_target_joules, run_utilisations
+from server.verifications.views import energy_to_target_joules, run_utilisations
 from tests.support.verdicts import WORKER
 from worker.local import processor_share
 from worker.machine.sensors import counted_since, samples_per_joule, timed_joules

@@ -17,15 +17,15 @@ from finishline.rules.verification.job import Request
 from finishline.rules.verification.messages import Failure
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
 from finishline.rules.verification.replay import draw_replay, plan_replay
-from server.verifications.choose import (
+from server.verifications.jobs import build_job
+from server.verifications.pools import measured_runs
+from server.verifications.queue import (
     NO_TURNS,
     ORGANISERS_IN_A_ROW,
     Turns,
     fair_order,
     sharer_of,
 )
-from server.verifications.jobs import build_job
-from server.verifications.pools import measured_runs
 from tests.support.build import build_report
 from tests.support.verdicts import CLAIM
 

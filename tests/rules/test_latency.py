@@ -24,8 +24,8 @@ from finishline.rules.verification.latency import (
 )
 from finishline.rules.verification.messages import Absence, BackendLatency, Failure, ReplayReport
 from server.base.standing import run_limit_seconds
-from server.verifications.figures import measured_figures, why_absent
 from server.verifications.jobs import build_job
+from server.verifications.views import measured_figures, why_absent
 from tests.support.verdicts import CLAIM, LAPTOP, WORKER, trained
 
 TARGET = QualityTarget(metric="top1Accuracy", value=97.5, unit="percent", direction="higher")

@@ -7,7 +7,7 @@ import pytest
 from finishline.rules.verification.messages import Node
 from server.base.errors import ConflictError
 from server.people.audit import Administrator
-from server.verifications.choose import take_due
+from server.verifications.queue import take_due
 from server.verifications.workers import confirm_worker, is_organisers_worker
 from tests.support.pages import BROWSER
 

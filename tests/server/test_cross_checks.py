@@ -19,7 +19,7 @@ from server.base.models import (
     Verification,
     WorkerRow,
 )
-from server.verifications.choose import take_due
+from server.verifications.queue import take_due
 from server.verifications.sweep import UNMADE, end_unmade_cross_checks
 from tests.server.test_entries import entries  # noqa: F401
 from tests.support.proofs import predicate_in

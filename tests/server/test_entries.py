@@ -21,7 +21,7 @@ from server.base.database import Database
 from server.base.models import Attempt, PoolRun, TrainingPackage, Verification, WorkerRow
 from server.operations.export import export
 from server.submissions.rescoring import rescore_submissions
-from server.verifications.choose import take_due
+from server.verifications.queue import take_due
 from tests.server.test_console import Console
 from tests.support.boards import rows_of
 from tests.support.build import Person, claim_headers

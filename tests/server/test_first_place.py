@@ -11,7 +11,7 @@ from finishline.rules.verification.messages import Failure
 from server.app import create_app
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
-from server.verifications.first_place import Measured, Meeting, find_first_place
+from server.verifications.head_to_heads import Measured, Meeting, find_first_place
 from server.verifications.settle import BoardSettler
 from tests.support.boards import rows_of
 from tests.support.build import WORKER_SYSTEM, Replay, ask_for_replay, build_report, measure

@@ -8,8 +8,7 @@ from sqlalchemy import insert, select
 from server.base.database import utc_now
 from server.base.models import Attempt, User, Verification
 from server.base.visibility import ORGANISER
-from server.verifications.choose import fair_order
-from server.verifications.queue import NOTHING_ENDED, get_queue, read_place
+from server.verifications.queue import NOTHING_ENDED, fair_order, get_queue, read_place
 from tests.support.workers import say_hello
 
 

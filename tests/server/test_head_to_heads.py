@@ -11,7 +11,7 @@ from finishline.rules.verification.head_to_head import SIDES
 from finishline.rules.verification.job import in_turn
 from finishline.rules.verification.messages import Failure
 from server.base.models import BenchmarkDefinition, Pool, Submission, User, Verification, WorkerRow
-from server.verifications.choose import take_due
+from server.verifications.queue import take_due
 from tests.support.build import seal_of
 from tests.support.workers import say_hello
 

@@ -8,7 +8,7 @@ from sqlalchemy import select
 
 from server.base.database import utc_now
 from server.base.models import Attempt, User, WorkerRow
-from server.verifications.choose import take_due
+from server.verifications.queue import take_due
 from server.verifications.sweep import expire_leases
 from server.verifications.workers import is_organisers_worker
 from tests.support.workers import WORKER_SYSTEM

@@ -2,7 +2,7 @@
 
 import threading
 
-from server.verifications.choose import take_due
+from server.verifications.queue import take_due
 from tests.support.processes import wait_for
 
 

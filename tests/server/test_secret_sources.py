@@ -4,7 +4,7 @@ from sqlalchemy import update
 
 from server.base.models import Attempt, Submission, WorkerRow
 from server.operations.export import export
-from server.verifications.choose import take_due
+from server.verifications.queue import take_due
 from tests.server.test_entries import (  # noqa: F401  a fixture
     FILES,
     MANIFEST,

@@ -18,7 +18,7 @@ from server.base.models import Attempt, Pool, PoolRun, Submission, Verification,
 from server.base.standing import SHOWN
 from server.base.visibility import ORGANISER
 from server.verifications import states
-from server.verifications.choose import take_due
+from server.verifications.queue import take_due
 from server.verifications.sweep import (
     end_overdue,
     end_unmade_cross_checks,

@@ -17,8 +17,8 @@ from finishline.rules.measurements import (
 from finishline.rules.verification.messages import ReplayReport
 from server.base.database import utc_now
 from server.base.models import Submission, WorkerRow
-from server.verifications.choose import take_due
 from server.verifications.proofs import submission_part
+from server.verifications.queue import take_due
 from tests.support.boards import rows_of
 from tests.support.workers import WORKER_SYSTEM
 
