@@ -17,7 +17,7 @@ from finishline.rules.run import evaluation_of
 from finishline.rules.verification.cross_check import agree
 from finishline.rules.verification.job import Case
 from finishline.rules.verification.messages import Failure, ReplayReport
-from finishline.rules.verification.purposes import CROSS_CHECK, HEAD_TO_HEAD
+from finishline.rules.verification.purposes import CROSS_CHECK
 from finishline.rules.verification.replay import is_excused
 from finishline.rules.verification.verdict import Reason, Verdict
 from server.base.board_versions import raise_board_version
@@ -34,7 +34,6 @@ from server.base.standing import (
     checks_claim,
     claim_of,
     claimed_runs,
-    is_pending,
     is_published,
     measures,
     names_where,
@@ -155,10 +154,7 @@ def _end_evidence(
     if why is None:  # Else one worker's word is in everybody's pool.
         keep_measured_runs(session, verification, report)
     end(session, verification, event, verdict, why=why)
-    show_energy(verification)
     _show_determinism(submission, verdict)
-    if not is_pending(verification, submission):
-        show_latency(session, verification)
 
 
 def _end_comparison(
@@ -383,14 +379,17 @@ def _take_out(session: Session, contradicted: ReplayReport, checked: Verificatio
 
 
 def settle_submission(session: Session, event: VerificationChanged) -> None:
-    """Derive the row of the submission that a verification checks.
+    """Derive the row of the submission that a verification checks, with its measured figures.
 
     Its first verdict is published at once. A later one waits for a decision.
     """
     verification, submission = event.verification, event.verification.submission
-    if submission is None or not checks_claim(verification, submission):
-        if submission is not None and verification.kind == HEAD_TO_HEAD.name:
-            raise_board_version(session, submission.benchmark_id)  # Rows say how it goes.
+    if submission is None or verification.checks_id is not None:
+        return
+    if not checks_claim(verification, submission):
+        if event.moment == "done":
+            _show_figures(session, submission, verification)
+        raise_board_version(session, submission.benchmark_id)  # Rows say how a head-to-head goes.
         return
     if event.moment == "done":
         if published_verification(submission) is None:
@@ -401,10 +400,12 @@ def settle_submission(session: Session, event: VerificationChanged) -> None:
             package.published_at = utc_now()
     elif event.moment == "queued" and published_verification(submission) is not None:
         return  # It stands meanwhile.
+    has_ended = event.moment in (*ENDED, "decision_published")
+    if has_ended and is_published(verification):
+        _show_figures(session, submission, verification)
+        _check_duplicates(session, verification)
     follow_evidence(session, submission)
-    if event.moment in (*ENDED, "decision_published"):
-        if is_published(verification):
-            _check_duplicates(session, verification)
+    if has_ended:
         replace_timeless(session, submission)
 
 
@@ -446,38 +447,20 @@ def _show_determinism(submission: Submission, verdict: Verdict) -> None:
             package.determinism = word
 
 
-def show_latency(session: Session, verification: Verification) -> None:
-    """Put a measured latency beside the claim on the board; other jobs change nothing.
+def _show_figures(session: Session, submission: Submission, verification: Verification) -> None:
+    """Put the measured latency and energy of a published verdict beside the claim on the board.
 
-    It is shown with its published verdict, and only of an organisers' worker of the claim's class.
+    Only a worker of the claim's class measures them, and a latency only an organisers' one.
     """
-    if not measures(trainings_of(verification), "latency"):
+    report = report_of(verification)
+    if report is None:
         return
-    submission, report = verification.submission, report_of(verification)
-    if submission is None or report is None:
-        return
-    if not is_organisers_worker(session, report.system.worker):
-        return
-    figures = measured_figures(definition(session, verification.benchmark_sha256), report)
-    if figures is not None and _is_of_its_system(submission, report):
-        submission.measured_latency_ms = figures.p50_ms
-        follow_evidence(session, submission)
-
-
-def _is_of_its_system(submission: Submission, report: ReplayReport) -> bool:
-    return bool(submission.system["hardware_class"] == report.system.hardware_class)
-
-
-def show_energy(verification: Verification) -> None:
-    """Put the measured energy of the published replay on the board, or nothing without one.
-
-    Call this where a verdict is published, which raises the board's version.
-    """
-    submission, report = verification.submission, report_of(verification)
-    if submission is None or report is None or not purpose_of(verification).fills_pool:
-        return
-    if is_published(verification):
+    is_of_class = report.system.hardware_class == submission.system["hardware_class"]
+    if is_of_class and measures(trainings_of(verification), "latency"):
+        figures = measured_figures(definition(session, verification.benchmark_sha256), report)
+        if figures is not None and is_organisers_worker(session, report.system.worker):
+            submission.measured_latency_ms = figures.p50_ms
+    if purpose_of(verification).fills_pool:
         measured = [run.telemetry for run in report.runs if run.status == "reached"]
         joules = [None if each is None else each.energy_joules for each in measured]
-        shown = _is_of_its_system(submission, report)
-        submission.energy_joules = energy_to_target_joules(joules) if shown else None
+        submission.energy_joules = energy_to_target_joules(joules) if is_of_class else None

@@ -38,7 +38,6 @@ from server.people.audit import Subject, record
 from server.people.callers import Caller
 from server.people.declared import Form, Routes, filled
 from server.verifications.jobs import Order, queue_job
-from server.verifications.judge import show_energy, show_latency
 from server.verifications.requests import BATCH, AskedFor, require_possible
 from server.verifications.views import view
 
@@ -211,8 +210,6 @@ def decide_verification(
     verification.decided_by, verification.decided_at = caller.user_id, utc_now()
     if body.decision == PUBLISH:
         emit(session, VerificationChanged(verification, "decision_published"))
-        show_latency(session, verification)
-        show_energy(verification)
     record(
         session,
         caller,
