@@ -122,7 +122,6 @@ def keep_measured_runs(session: Session, verification: Verification, report: Rep
     found = timed_runs(verification, benchmark, report, hardware_class=hardware_class)
     if not found:
         return
-    raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
     pool = session.get(Pool, verification.pool_id) if verification.pool_id is not None else None
     pool = pool or open_pool(session, submission, benchmark)
     if pool.closed_at is not None:
@@ -297,28 +296,26 @@ def _measure(
 
 def follow_evidence(session: Session, submission: Submission) -> None:
     """Derive the row of a submission from its verifications and its measured runs."""
-    before, submission.status = submission.status, _status_of(session, submission)
-    emit(session, StatusChanged(submission, submission.status, before=before))
     published = verdict_that_holds(session, submission)
+    before, submission.status = submission.status, _status_of(session, submission, published)
+    emit(session, StatusChanged(submission, submission.status, before=before))
     found = _row_by(session, submission, submission.status, published)
     submission.evidence, submission.check_word = found
     _name_model(session, submission, published)
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
 
 
-def _status_of(session: Session, submission: Submission) -> str:
+def _status_of(session: Session, submission: Submission, published: Verification | None) -> str:
     """The published verdict; before one, whether it is verified or has taken over measured runs."""
-    published = published_verification(submission)
-    if published is not None:
+    if published is not None and published.submission_id == submission.id:
         return str(published.outcome)
     checks = (each for each in submission.verifications if checks_claim(each, submission))
     if any(each.state in OPEN for each in checks):
         return "verifying"
     pool = None if submission.pool_id is None else session.get(Pool, submission.pool_id)
-    taken_over = verdict_that_holds(session, submission)
-    if pool is None or pool.measured_seconds is None or taken_over is None:
-        return "claimed"
-    return "verified" if taken_over.outcome == "verified" else "claimed"
+    has_time = pool is not None and pool.measured_seconds is not None
+    is_verified = published is not None and published.outcome == "verified"
+    return "verified" if has_time and is_verified else "claimed"
 
 
 def _name_model(session: Session, submission: Submission, published: Verification | None) -> None:

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = ("server", "finishline/rules")
 # The server's are to come down to 25 and 30, and then to 15 and 20.
 SUBMISSION_CEILINGS = {"server": 35, "finishline/rules": 28}
-VERIFICATION_CEILINGS = {"server": 52, "finishline/rules": 35}
+VERIFICATION_CEILINGS = {"server": 50, "finishline/rules": 35}
 
 
 class Tracer:
