@@ -2,8 +2,9 @@
 
 import errno
 import logging
+import re
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from secrets import randbelow
 from typing import Any
@@ -41,7 +42,6 @@ RETRY_SECONDS = 1
 SPREAD_SECONDS = 8
 # Somebody has to make room first.
 FULL_DISK_RETRY_SECONDS = 60
-TYPES = ("function-", "literal[")
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 POSTGRESQL_FULL = "53100"
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -142,6 +142,12 @@ def message_of(item: Mapping[str, Any]) -> str:
     return str(item["msg"]).removeprefix("Value error, ")
 
 
+def _name_of(place: Sequence[int | str]) -> str:
+    """Name of a field, without the types that it may have, among which pydantic looks."""
+    named = [part for part in map(str, place) if not part.startswith(("function-", "literal["))]
+    return ".".join(named)
+
+
 def add_error_handlers(app: FastAPI) -> None:
     """Answer every error as problem+json (RFC 9457), or as a page where a browser asked."""
 
@@ -164,16 +170,18 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     def _invalid_request(request: Request, error: RequestValidationError) -> Response:
-        problems = []
-        for item in error.errors():  # pydantic looks among the types that a field may have.
-            place = [part for part in map(str, item["loc"]) if not part.startswith(TYPES)]
-            problems.append(problem(".".join(place), message_of(item), None))
+        problems = [
+            problem(_name_of(item["loc"]), message_of(item), None) for item in error.errors()
+        ]
         first = problems[0]
         return answer(request, 422, "Refused", f"{first['field']}: {first['message']}", problems)
 
     @app.exception_handler(HTTPException)
     def _http_error(request: Request, error: HTTPException) -> Response:
         headers = dict(error.headers) if error.headers else None
+        if error.status_code == HTTPStatus.NOT_FOUND and (to := _moved_to(request.url.path)):
+            detail = "This address moved."
+            return answer(request, 410, "Gone", detail, [], headers, hint=f"Use {to}.")
         if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
             headers = {"Allow": ", ".join(_methods_of(request))}
         title = HTTPStatus(error.status_code).phrase
@@ -227,6 +235,26 @@ def add_error_handlers(app: FastAPI) -> None:
         current().is_told = True
         detail = "Internal error; see the server's log. Nothing of this request was stored."
         return answer(request, 500, "Internal error", detail, [])
+
+
+# Addresses of the API that moved, and where to.
+MOVED = {
+    r"/(trainings|packages|entries)(/.*)?": "POST /api/v1/submissions for code and logs",
+    r"/duels": "POST /api/v1/head-to-heads",
+    r"/workers/[^/]+/(pause|resume|confirm)": "PATCH /api/v1/workers/NAME",
+    r"/queue/(pause|resume)": "PATCH /api/v1/queue",
+    r"/verifications/[^/]+/cancel": "POST /api/v1/verifications/ID/cancellation",
+    r"/verifications/[^/]+/decide": "POST /api/v1/verifications/ID/decision",
+    r"/calibrations/[^/]+/adopt": "POST /api/v1/calibrations/ID/adoption",
+    r"/calibrations/[^/]+/cancel": "POST /api/v1/calibrations/ID/cancellation",
+    r"/calibrations/[^/]+/continue": "POST /api/v1/calibrations/ID/continuation",
+}
+
+
+def _moved_to(path: str) -> str | None:
+    below = path.removeprefix("/api/v1")
+    found = (to for pattern, to in MOVED.items() if re.fullmatch(pattern, below))
+    return None if below == path else next(found, None)
 
 
 def _sentence(error: HTTPException, request: Request, headers: Mapping[str, str] | None) -> str:

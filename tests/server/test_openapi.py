@@ -211,3 +211,20 @@ def test_every_schema_has_a_short_example_that_is_one(schema):
         for example in own["examples"]:
             assert not [f"{name}: {error.message}" for error in told.iter_errors(example)]
             assert len(json.dumps(example)) < 4000, name
+
+
+@pytest.mark.parametrize(
+    ("moved", "to"),
+    [
+        ("/trainings", "POST /api/v1/submissions"),
+        ("/duels", "POST /api/v1/head-to-heads"),
+        ("/workers/gpu-1/pause", "PATCH /api/v1/workers/NAME"),
+        ("/verifications/v1/decide", "POST /api/v1/verifications/ID/decision"),
+    ],
+)
+def test_an_address_that_moved_names_the_new_one(client, moved, to):
+    for method in ("GET", "POST"):
+        answer = client.request(method, f"/api/v1{moved}")
+        assert (answer.status_code, to in answer.json()["hint"]) == (410, True)
+    assert client.get("/api/v1/nothing").status_code == 404
+    assert client.get("/duels").status_code == 404
