@@ -15,6 +15,7 @@ from finishline.api.benchmarks import BenchmarkList, BenchmarkView, PhasesView, 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.trainings.own_benchmark import FILE, LARGEST_BYTES, MOST_FILES
 from server.base.board_versions import board_versions, cached_for_board
+from server.base.database import utc_now
 from server.base.errors import NotFoundError
 from server.base.forms import files_part, multipart_body, read_files, read_text, with_form
 from server.base.models import Submission
@@ -28,7 +29,7 @@ from server.benchmarks.definitions import (
     read_benchmark_file,
 )
 from server.benchmarks.in_force import add_benchmark
-from server.benchmarks.phases import all_current_phases, current_phases, phases_view
+from server.benchmarks.phases import NO_DATES, all_current_dates, current_dates, phases_at
 from server.people.callers import Caller, OrganiserDep
 from server.people.declared import Routes
 
@@ -153,13 +154,13 @@ MULTIPART = multipart_body(
 def list_benchmarks(session: Session, services: Services) -> BenchmarkList:
     """List every benchmark, with the number of its submissions."""
     counts = count_submissions(session, services.benchmarks)
-    dates = all_current_phases(session)
+    dates, now = all_current_dates(session), utc_now()
     return BenchmarkList(
         benchmarks=[
             benchmark_view(
                 benchmark,
                 counts.get(benchmark_id, NO_SUBMISSIONS),
-                phases=phases_view(dates.get(benchmark_id), benchmark),
+                phases=phases_at(dates.get(benchmark_id, NO_DATES), now, benchmark),
             )
             for benchmark_id, benchmark in services.benchmarks.items()
         ]
@@ -183,9 +184,8 @@ def get_benchmark(session: Session, services: Services, benchmark_id: str) -> Be
     """Read a benchmark: its target, clock, data set, phase, and how runs become a result."""
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
     counts = count_submissions(session, [benchmark_id])
-    dates = current_phases(session, benchmark_id)
-    count = counts.get(benchmark_id, NO_SUBMISSIONS)
-    return benchmark_view(benchmark, count, phases=phases_view(dates, benchmark))
+    phases = phases_at(current_dates(session, benchmark_id), utc_now(), benchmark)
+    return benchmark_view(benchmark, counts.get(benchmark_id, NO_SUBMISSIONS), phases=phases)
 
 
 @router.read("/benchmarks/{benchmark_id}/convergence", to_all=True)

@@ -32,12 +32,11 @@ from server.benchmarks.definitions import (
     those_in_force,
 )
 from server.benchmarks.phases import (
-    current_phases,
+    current_dates,
     due_embargoes,
     frozen_benchmarks,
     is_embargoed,
     lift_embargo,
-    phases_of,
     why_not_taken,
 )
 from server.people.audit import Subject, record
@@ -169,11 +168,11 @@ def admit(session: Session, benchmark: Benchmark, *, archive: bool) -> bool:
             f"The definition of {name} changed while this submission was checked.",
             hint="Send it again: it is checked under the new definition.",
         )
-    phases = phases_of(current_phases(session, name))
-    refusal = why_not_taken(phases, now, benchmark_id=name)
+    dates = current_dates(session, name)
+    refusal = why_not_taken(dates, now, benchmark_id=name)
     if refusal is not None and not archive:
         raise ConflictError(refusal)
-    return is_embargoed(phases, now) and not archive
+    return is_embargoed(dates, now) and not archive
 
 
 class PhaseWatch:

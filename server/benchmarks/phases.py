@@ -1,8 +1,6 @@
 """Phases of a benchmark: when it takes submissions, when its rules are frozen, and embargoes."""
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self
 
@@ -30,89 +28,71 @@ FIRST_YEAR, LAST_YEAR = 2000, 8999
 MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 
 
-@dataclass(frozen=True)
-class Phases:
-    """The dates, each from that moment on: open, frozen, closed, and the end of an embargo.
-
-    From `freezes_at` no other definition comes in force. A result that comes in before
-    `embargo_until` is shown from then on.
-    """
-
-    opens_at: datetime | None = None
-    freezes_at: datetime | None = None
-    closes_at: datetime | None = None
-    embargo_until: datetime | None = None
+DATES = tuple(Dates.model_fields)
+NO_DATES = Dates(opens_at=None, freezes_at=None, closes_at=None, embargo_until=None)
 
 
-NO_PHASES = Phases()
+def has_come(moment: datetime | None, now: datetime) -> bool:
+    """Whether there is a moment and it has come."""
+    return moment is not None and moment <= now
 
 
-def phase_at(phases: Phases, now: datetime) -> PhaseName:
-    """The phase at a moment; "open" before the rules are frozen."""
-    if phases.closes_at is not None and phases.closes_at <= now:
-        return "closed"
-    if phases.opens_at is not None and now < phases.opens_at:
-        return "announced"
-    return "frozen" if is_frozen(phases, now) else "open"
-
-
-def is_frozen(phases: Phases, now: datetime) -> bool:
-    """Whether the definition is frozen."""
-    return phases.freezes_at is not None and phases.freezes_at <= now
-
-
-def is_embargoed(phases: Phases, now: datetime) -> bool:
+def is_embargoed(dates: Dates, now: datetime) -> bool:
     """Whether a result that comes in at this moment is not shown yet."""
-    return phases.embargo_until is not None and now < phases.embargo_until
+    return dates.embargo_until is not None and now < dates.embargo_until
 
 
-def why_not_taken(phases: Phases, now: datetime, *, benchmark_id: str) -> str | None:
+def phase_at(dates: Dates, now: datetime) -> PhaseName:
+    """The phase at a moment; "open" before the rules are frozen."""
+    if has_come(dates.closes_at, now):
+        return "closed"
+    if dates.opens_at is not None and now < dates.opens_at:
+        return "announced"
+    return "frozen" if has_come(dates.freezes_at, now) else "open"
+
+
+def why_not_taken(dates: Dates, now: datetime, *, benchmark_id: str) -> str | None:
     """A sentence that says when, or None if a submission is taken at this moment."""
-    name = phase_at(phases, now)
-    if name == "announced" and phases.opens_at is not None:
-        opens = moment_words(phases.opens_at)
-        return f"{benchmark_id} is not open yet: it takes submissions from {opens} on."
-    if name == "closed" and phases.closes_at is not None:
-        closed = moment_words(phases.closes_at)
-        return f"{benchmark_id} is closed: it took submissions until {closed}."
+    match phase_at(dates, now):
+        case "announced":
+            opens = moment_words(dates.opens_at)
+            return f"{benchmark_id} is not open yet: it takes submissions from {opens} on."
+        case "closed":
+            closed = moment_words(dates.closes_at)
+            return f"{benchmark_id} is closed: it took submissions until {closed}."
     return None
 
 
-def sentence_at(phases: Phases, now: datetime) -> str:
-    """Describe the present phase of a benchmark and the next one."""
-    if phases == NO_PHASES:
-        return "Open: it has no dates."
-    name, closes, freezes = phase_at(phases, now), phases.closes_at, phases.freezes_at
-    if name == "announced" and phases.opens_at is not None:
-        words = [f"Not open yet: it opens on {moment_words(phases.opens_at)}."]
-    elif closes is not None:
-        until = "Closed since" if name == "closed" else "Open until"
-        words = [f"{until} {moment_words(closes)}."]
-    else:
-        words = ["Open."]
-    if freezes is not None:
-        frozen = f"since {moment_words(freezes)}"
-        if not is_frozen(phases, now):
-            frozen = f"from {moment_words(freezes)} on"
-        words.append(f"Its rules are frozen {frozen}.")
-    if phases.embargo_until is not None and is_embargoed(phases, now):
-        words.append(f"Results are under embargo until {moment_words(phases.embargo_until)}.")
-    return " ".join(words)
+def phases_at(dates: Dates, now: datetime, benchmark: Benchmark) -> PhasesView:
+    """The phase of a benchmark at a moment, and a sentence on it and the next one."""
+    name, embargoed = phase_at(dates, now), is_embargoed(dates, now)
+    frozen = has_come(dates.freezes_at, now)
+    closes, freezes = moment_words(dates.closes_at), moment_words(dates.freezes_at)
+    words = ["Open." if dates != NO_DATES else "Open: it has no dates."]
+    if name == "announced":
+        words = [f"Not open yet: it opens on {moment_words(dates.opens_at)}."]
+    elif closes:
+        words = [f"{'Closed since' if name == 'closed' else 'Open until'} {closes}."]
+    if freezes:
+        when = f"since {freezes}" if frozen else f"from {freezes} on"
+        words.append(f"Its rules are frozen {when}.")
+    if embargoed:
+        words.append(f"Results are under embargo until {moment_words(dates.embargo_until)}.")
+    return PhasesView.of(
+        dates,
+        phase=name,
+        sentence=" ".join(words),
+        takes_submissions=name in ("open", "frozen"),
+        rules_frozen=frozen,
+        under_embargo=embargoed,
+        frozen_sha256=benchmark.sha256 if frozen else None,
+    )
 
 
-def faults(phases: Phases) -> list[str]:
-    """Sentences about dates that are out of order."""
-    found: list[str] = []
-    opens, freezes, closes = phases.opens_at, phases.freezes_at, phases.closes_at
-    if opens is not None and closes is not None and closes <= opens:
-        found.append(f"The closing date must be after the opening, {moment_words(opens)}.")
-    if freezes is not None and closes is not None and freezes > closes:
-        found.append(f"The freeze must not be after the closing date, {moment_words(closes)}.")
-    return found
-
-
-def moment_words(moment: datetime) -> str:
-    """A moment in UTC, to the minute; seconds where it has any."""
+def moment_words(moment: datetime | None) -> str:
+    """A moment in UTC, to the minute; seconds where it has any. Nothing without one."""
+    if moment is None:
+        return ""
     shown = "%Y-%m-%d %H:%M:%S" if moment.second else "%Y-%m-%d %H:%M"
     return f"{moment.strftime(shown)} UTC"
 
@@ -141,7 +121,7 @@ Moment = Annotated[
 ]
 
 
-class PhasesCreate(Body):
+class PhasesCreate(Body, Dates):
     """All dates of a benchmark, and the reason. An omitted date is removed.
 
     `unfreeze` allows a change of `freezes_at` after it has passed, so that nobody does it by
@@ -165,7 +145,12 @@ class PhasesCreate(Body):
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
-        found = faults(phases_of(self))
+        opens, freezes, closes = self.opens_at, self.freezes_at, self.closes_at
+        found: list[str] = []
+        if opens is not None and has_come(closes, opens):
+            found.append(f"The closing date must be after the opening, {moment_words(opens)}.")
+        if closes is not None and freezes is not None and freezes > closes:
+            found.append(f"The freeze must not be after the closing date, {moment_words(closes)}.")
         if found:
             raise PydanticCustomError("dates_out_of_order", "{text}", {"text": " ".join(found)})
         return self
@@ -187,61 +172,29 @@ class PhasesHistory(Schema):
     history: list[PhasesSet]
 
 
-def phases_of(dates: BenchmarkPhases | PhasesCreate | None) -> Phases:
-    """The dates that are stored or requested; none without any."""
-    if dates is None:
-        return NO_PHASES
-    return Phases(dates.opens_at, dates.freezes_at, dates.closes_at, dates.embargo_until)
+def current_dates(session: Session, benchmark_id: str) -> Dates:
+    """The dates of a benchmark that hold."""
+    return all_current_dates(session, benchmark_id).get(benchmark_id, NO_DATES)
 
 
-def phases_view(row: BenchmarkPhases | None, benchmark: Benchmark) -> PhasesView:
-    """View of the phase of a benchmark at this moment."""
-    phases, now = phases_of(row), utc_now()
-    name, frozen = phase_at(phases, now), is_frozen(phases, now)
-    return PhasesView.of(
-        phases,
-        phase=name,
-        sentence=sentence_at(phases, now),
-        takes_submissions=name in ("open", "frozen"),
-        rules_frozen=frozen,
-        under_embargo=is_embargoed(phases, now),
-        frozen_sha256=benchmark.sha256 if frozen else None,
-    )
-
-
-def current_phases(session: Session, benchmark_id: str) -> BenchmarkPhases | None:
-    """Latest phases of a benchmark; None if none were ever set."""
-    return next(iter(phases_history(session, benchmark_id, limit=1)), None)
-
-
-def all_current_phases(session: Session) -> dict[str, BenchmarkPhases]:
-    """Latest phases by benchmark id; benchmarks without any are left out."""
+def all_current_dates(session: Session, *benchmark_ids: str) -> dict[str, Dates]:
+    """The dates that hold by benchmark, of some or all; benchmarks without any are left out."""
     latest = select(func.max(BenchmarkPhases.id)).group_by(BenchmarkPhases.benchmark_id)
-    rows = session.scalars(select(BenchmarkPhases).where(BenchmarkPhases.id.in_(latest)))
-    return {row.benchmark_id: row for row in rows}
-
-
-def phases_history(
-    session: Session, benchmark_id: str, *, limit: int | None = None
-) -> Sequence[BenchmarkPhases]:
-    """Every change of a benchmark's phases, the latest first."""
-    return session.scalars(
-        select(BenchmarkPhases)
-        .where(BenchmarkPhases.benchmark_id == benchmark_id)
-        .order_by(BenchmarkPhases.id.desc())
-        .limit(limit)
-    ).all()
+    if benchmark_ids:
+        latest = latest.where(BenchmarkPhases.benchmark_id.in_(benchmark_ids))
+    columns = (BenchmarkPhases.benchmark_id, *(getattr(BenchmarkPhases, name) for name in DATES))
+    rows = session.execute(select(*columns).where(BenchmarkPhases.id.in_(latest)))
+    return {row.benchmark_id: Dates.model_validate(row) for row in rows}
 
 
 def frozen_benchmarks(session: Session, now: datetime) -> set[str]:
     """Ids of the benchmarks whose rules are frozen."""
-    rows = all_current_phases(session).items()
-    return {name for name, row in rows if is_frozen(phases_of(row), now)}
+    every = all_current_dates(session).items()
+    return {name for name, dates in every if has_come(dates.freezes_at, now)}
 
 
 router = Routes(tags=["benchmarks"])
 CONSOLE = "/console/phases"
-DATES = ("opens_at", "freezes_at", "closes_at", "embargo_until")
 WITHOUT_TIME_ZONE = (len("2026-11-21T18:00"), len("2026-11-21T18:00:00"))
 
 
@@ -249,11 +202,16 @@ WITHOUT_TIME_ZONE = (len("2026-11-21T18:00"), len("2026-11-21T18:00:00"))
 def get_phases(session: Session, services: Services, benchmark_id: str) -> PhasesHistory:
     """Read the phase of a benchmark, its dates, and their history, with the reasons."""
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
-    rows = phases_history(session, benchmark_id)
+    dates = current_dates(session, benchmark_id)
+    history = session.scalars(
+        select(BenchmarkPhases)
+        .filter_by(benchmark_id=benchmark_id)
+        .order_by(BenchmarkPhases.id.desc())
+    )
     return PhasesHistory(
         benchmark=benchmark_id,
-        phases=phases_view(rows[0] if rows else None, benchmark),
-        history=[PhasesSet.of(row, set_by=row.setter.name) for row in rows],
+        phases=phases_at(dates, utc_now(), benchmark),
+        history=[PhasesSet.of(row, set_by=row.setter.name) for row in history],
     )
 
 
@@ -286,17 +244,12 @@ def set_phases(
 ) -> PhasesView:
     """Set all dates of a benchmark, with the reason; a date that is left out is none."""
     benchmark, now = find_benchmark(services.benchmarks, benchmark_id), utc_now()
-    before = current_phases(session, benchmark_id)
-    if phases_of(before).freezes_at != body.freezes_at:
-        _require_may_change_freeze(session, benchmark_id, phases_of(before), body, now)
-    row = BenchmarkPhases(
-        benchmark_id=benchmark_id,
-        reason=body.reason,
-        set_by=caller.user_id,
-        set_at=now,
-        **vars(phases_of(body)),
-    )
-    session.add(row)
+    before = current_dates(session, benchmark_id)
+    if before.freezes_at != body.freezes_at:
+        _require_may_change_freeze(session, benchmark_id, before, body, now)
+    wanted = body.model_dump(include=set(DATES))
+    more = {"reason": body.reason, "set_by": caller.user_id, "set_at": now}
+    session.add(BenchmarkPhases(benchmark_id=benchmark_id, **wanted, **more))
     raise_board_version(session, benchmark_id)
     session.flush()
     lift_embargo(session, benchmark_id, now)
@@ -305,20 +258,20 @@ def set_phases(
         caller,
         "benchmark.phases",
         Subject("benchmark", benchmark_id),
-        reason=row.reason,
-        before=vars(phases_of(before)) if before is not None else None,
-        after=vars(phases_of(row)) | ({"unfreeze": True} if body.unfreeze else {}),
+        reason=body.reason,
+        before=None if before == NO_DATES else before.model_dump(),
+        after=wanted | ({"unfreeze": True} if body.unfreeze else {}),
     )
-    return phases_view(row, benchmark)
+    return phases_at(Dates(**wanted), now, benchmark)
 
 
 def _require_may_change_freeze(
-    session: Session, benchmark_id: str, before: Phases, wanted: PhasesCreate, now: datetime
+    session: Session, benchmark_id: str, before: Dates, wanted: PhasesCreate, now: datetime
 ) -> None:
-    if is_frozen(before, now) and not wanted.unfreeze:
+    if has_come(before.freezes_at, now) and not wanted.unfreeze:
         raise ConflictError(
             f"The rules of {benchmark_id} are frozen since "
-            f"{moment_words(before.freezes_at or now)}; leave freezes_at as it is, or "
+            f"{moment_words(before.freezes_at)}; leave freezes_at as it is, or "
             "unfreeze them too (--unfreeze, the checkbox of the form, unfreeze in JSON)."
         )
     last = session.scalar(
@@ -340,8 +293,7 @@ def due_embargoes(session: Session, now: datetime) -> list[str]:
     hidden = session.scalars(
         select(Submission.benchmark_id).where(Submission.embargoed.is_(true())).distinct()
     ).all()
-    rows = all_current_phases(session) if hidden else {}
-    return [name for name in hidden if not is_embargoed(phases_of(rows.get(name)), now)]
+    return [name for name in hidden if not is_embargoed(current_dates(session, name), now)]
 
 
 def lift_embargo(session: Session, benchmark_id: str, now: datetime) -> int:
@@ -349,7 +301,7 @@ def lift_embargo(session: Session, benchmark_id: str, now: datetime) -> int:
 
     A submission that was shown is never hidden again.
     """
-    if is_embargoed(phases_of(current_phases(session, benchmark_id)), now):
+    if is_embargoed(current_dates(session, benchmark_id), now):
         return 0
     shown = session.scalars(
         update(Submission)

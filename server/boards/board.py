@@ -31,7 +31,7 @@ from server.base.board_versions import (
 )
 from server.base.models import Submission
 from server.benchmarks.definitions import definition, round_of, rounds_of, rules_that_differ
-from server.benchmarks.phases import current_phases, moment_words
+from server.benchmarks.phases import current_dates, moment_words
 from server.benchmarks.prices import read_book
 from server.boards.order import (
     COST_IS_CLAIMED,
@@ -391,8 +391,7 @@ def preview_board(
     embargoed = (Submission.benchmark_id == benchmark_id, Submission.embargoed.is_(True))
     hidden = set(session.scalars(select(Submission.id).where(*embargoed)))
     total = len(hidden & ranked.rows.keys())
-    dates = current_phases(session, benchmark_id)
-    until = None if dates is None else dates.embargo_until
+    until = current_dates(session, benchmark_id).embargo_until
     if total:
         # The log line also carries the id of the token's user.
         log.info("the board of %s was looked at under embargo", benchmark_id)

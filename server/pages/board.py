@@ -18,7 +18,7 @@ from server.base.errors import ConflictError, ContentError, ServerError
 from server.base.services import Services, ServicesDep
 from server.benchmarks.definitions import find_benchmark, round_of
 from server.benchmarks.endpoints import NO_SUBMISSIONS, benchmark_view, count_submissions
-from server.benchmarks.phases import current_phases, phases_of
+from server.benchmarks.phases import current_dates
 from server.boards.board import RankedBoard, board_in_division, cut_board, ranked_board
 from server.boards.endpoints import Encoded, answer_board
 from server.boards.lineage import MOST_PACKAGES, IdeaClassView, list_ideas
@@ -335,8 +335,8 @@ def _dates(session: Session, benchmark: Benchmark) -> list[tuple[str, str]]:
     """Dates of a benchmark's phases, each with the event it stands for. Setting one changes the
     board.
     """
-    phases = phases_of(current_phases(session, benchmark.benchmark_id))
-    found = ((words, getattr(phases, name)) for name, words in DATES.items())
+    dates = current_dates(session, benchmark.benchmark_id)
+    found = ((words, getattr(dates, name)) for name, words in DATES.items())
     return [(words, moment.isoformat()) for words, moment in found if moment is not None]
 
 

@@ -127,19 +127,23 @@ Chosen = Annotated[str, Query(max_length=100)]
 @page(phases.CONSOLE, "phases.html", role="organiser")
 def phases_page(session: Session, services: Services, benchmark: Chosen = "") -> Context:
     """Every benchmark with its phase; of a chosen one the dates, to change, and their history."""
-    rows = phases.all_current_phases(session)
+    dates, now = phases.all_current_dates(session), utc_now()
     every: list[dict[str, Any]] = [
-        {"id": name, "title": one.title, "phases": phases.phases_view(rows.get(name), one)}
+        {
+            "id": name,
+            "title": one.title,
+            "phases": phases.phases_at(dates.get(name, phases.NO_DATES), now, one),
+        }
         for name, one in services.benchmarks.items()
     ]
     chosen = next((one for one in every if one["id"] == benchmark), None)
     if chosen is None:
         return {"typed": {}, "benchmarks": every, "chosen": None}
     # The current dates as values for a browser's fields; sent back as is they change nothing.
-    dates = chosen["phases"].model_dump(mode="json", include=set(phases.DATES))
+    current = chosen["phases"].model_dump(mode="json", include=set(phases.DATES))
     history = phases.get_phases(session, services, benchmark).history
     return {
-        "typed": {name: moment.removesuffix("Z") for name, moment in dates.items() if moment},
+        "typed": {name: moment.removesuffix("Z") for name, moment in current.items() if moment},
         "benchmarks": every,
         "chosen": chosen | {"history": history},
     }

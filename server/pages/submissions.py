@@ -26,7 +26,7 @@ from server.base.standing import (
 )
 from server.base.visibility import Viewer, is_source_public
 from server.benchmarks.definitions import definition
-from server.benchmarks.phases import current_phases
+from server.benchmarks.phases import current_dates
 from server.boards.board import query_of
 from server.boards.live import read_ghosts
 from server.boards.records import held_record
@@ -298,8 +298,9 @@ def _for_its_owner(
     context: Context,
 ) -> Context:
     """End of the embargo, and the buttons of a reader's role."""
-    phases = current_phases(session, submission.benchmark_id) if submission.embargoed else None
-    until = phases.embargo_until if phases is not None else None
+    until = None
+    if submission.embargoed:
+        until = current_dates(session, submission.benchmark_id).embargo_until
     signed_in = signed_in_or_none(request, services)
     caller = signed_in.caller if signed_in is not None else None
     may = caller is not None and may_withdraw(caller, submission)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from finishline.api.benchmarks import Dates
 from finishline.rules.archive.definitions import general_runs, shipped_texts
 from finishline.rules.benchmarks.benchmark import parse_benchmark, read_benchmark
 from finishline.rules.benchmarks.definition_tables import RunsRule
@@ -14,16 +15,7 @@ from finishline.rules.errors import BenchmarkError
 from finishline.rules.run import Evaluation
 from finishline.rules.scoring.scoring import scored_places
 from server.benchmarks.definitions import rules_that_differ
-from server.benchmarks.phases import (
-    NO_PHASES,
-    Phases,
-    faults,
-    is_embargoed,
-    is_frozen,
-    phase_at,
-    sentence_at,
-    why_not_taken,
-)
+from server.benchmarks.phases import phases_at, why_not_taken
 
 # Source: mlperf-logging 4.1.68, benchmark_meta.py. It has NCF in v0.6 too, of which nothing was
 # published, and v0.5 is not in it.
@@ -262,64 +254,36 @@ def test_a_definition_names_each_metric_as_logs_do(name, old, new, field):
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 SECOND, DAY = timedelta(seconds=1), timedelta(days=1)
-ROUND = Phases(NOON, NOON + DAY, NOON + 2 * DAY, NOON + 3 * DAY)
+
+
+def dates(opens=None, freezes=None, closes=None, embargo=None):
+    return Dates(opens_at=opens, freezes_at=freezes, closes_at=closes, embargo_until=embargo)
+
+
+ROUND = dates(NOON, NOON + DAY, NOON + 2 * DAY, NOON + 3 * DAY)
 
 
 @pytest.mark.parametrize(
-    ("now", "phase", "frozen", "embargoed"),
+    ("of", "now", "phase", "frozen", "embargoed", "sentence"),
     [
-        (NOON - SECOND, "announced", False, True),
-        (NOON, "open", False, True),
-        (NOON + DAY - SECOND, "open", False, True),
-        (NOON + DAY, "frozen", True, True),
-        (NOON + 2 * DAY - SECOND, "frozen", True, True),
-        (NOON + 2 * DAY, "closed", True, True),
-        (NOON + 3 * DAY, "closed", True, False),
+        (ROUND, NOON - SECOND, "announced", False, True, "opens on 2026-12-01 12:00 UTC"),
+        (ROUND, NOON, "open", False, True, "frozen from 2026-12-02 12:00 UTC on"),
+        (ROUND, NOON + DAY - SECOND, "open", False, True, "Open until 2026-12-03 12:00 UTC"),
+        (ROUND, NOON + DAY, "frozen", True, True, "frozen since 2026-12-02 12:00 UTC"),
+        (ROUND, NOON + 2 * DAY - SECOND, "frozen", True, True, "until 2026-12-04 12:00 UTC"),
+        (ROUND, NOON + 2 * DAY, "closed", True, True, "Closed since 2026-12-03 12:00 UTC"),
+        (ROUND, NOON + 3 * DAY, "closed", True, False, "Closed since"),
+        (dates(NOON + SECOND), NOON, "announced", False, False, "on 2026-12-01 12:00:01 UTC"),
+        (dates(), NOON, "open", False, False, "Open: it has no dates."),
     ],
 )
-def test_each_phase_begins_at_its_moment(now, phase, frozen, embargoed):
-    assert phase_at(ROUND, now) == phase
-    assert is_frozen(ROUND, now) is frozen
-    assert is_embargoed(ROUND, now) is embargoed
-
-
-def test_without_dates_it_is_open_for_ever():
-    assert phase_at(NO_PHASES, NOON) == "open"
-    assert not is_frozen(NO_PHASES, NOON)
-    assert not is_embargoed(NO_PHASES, NOON)
-    assert sentence_at(NO_PHASES, NOON) == "Open: it has no dates."
-
-
-@pytest.mark.parametrize(
-    ("dates", "now", "refused", "sentence"),
-    [
-        (ROUND, NOON - DAY, "takes submissions from 2026-12-01 12:00 UTC", "2026-12-01 12:00 UTC"),
-        (ROUND, NOON, None, "frozen from 2026-12-02 12:00 UTC"),
-        (ROUND, NOON + 4 * DAY, "until 2026-12-03 12:00 UTC", "Closed since 2026-12-03 12:00 UTC"),
-        (Phases(opens_at=NOON + SECOND), NOON, "12:00:01 UTC", "opens on 2026-12-01 12:00:01 UTC"),
-        (NO_PHASES, NOON, None, ""),
-    ],
-)
-def test_a_refusal_and_a_page_say_when(dates, now, refused, sentence):
-    told = why_not_taken(dates, now, benchmark_id="digits")
-    assert told is None if refused is None else refused in told
-    assert sentence in sentence_at(dates, now)
-
-
-@pytest.mark.parametrize(
-    ("dates", "found"),
-    [
-        (ROUND, []),
-        (Phases(opens_at=NOON, closes_at=NOON),
-         ["The closing date must be after the opening, 2026-12-01 12:00 UTC."]),
-        (Phases(closes_at=NOON, freezes_at=NOON + SECOND),
-         ["The freeze must not be after the closing date, 2026-12-01 12:00 UTC."]),
-        # An embargo may end before the round does, and rules may be frozen before it opens.
-        (Phases(NOON, NOON - DAY, NOON + DAY, NOON - DAY), []),
-    ],
-)  # fmt: skip
-def test_dates_out_of_order_are_named(dates, found):
-    assert faults(dates) == found
+def test_each_phase_begins_at_its_moment(of, now, phase, frozen, embargoed, sentence):
+    found = phases_at(
+        of, now, read_benchmark(shipped_texts()["mlperf-v0.5-ncf"], file="mlperf-v0.5-ncf.toml")
+    )
+    assert (found.phase, found.rules_frozen, found.under_embargo) == (phase, frozen, embargoed)
+    assert sentence in found.sentence
+    assert found.takes_submissions is (why_not_taken(of, now, benchmark_id="digits") is None)
 
 
 @pytest.mark.parametrize(

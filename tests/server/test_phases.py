@@ -110,6 +110,7 @@ def test_a_wrong_date_changes_nothing(client, olivia):
         {"reason": "r", "opens_at": "1800000000"},
         {"reason": "r", "unfreeze": "true"},
         {"reason": "r", "opens_at": moment(HOUR), "closes_at": moment(-HOUR)},
+        {"reason": "r", "freezes_at": moment(2 * HOUR), "closes_at": moment(HOUR)},
     ):
         answer = client.post(PHASES, json=wrong, headers=olivia.headers)
         assert answer.status_code == 422, wrong
