@@ -45,32 +45,16 @@ class Change:
         return f"{self.field} {self.before} -> {self.after}"
 
 
-@dataclass(frozen=True)
-class Changed:
-    """A submission with figures that changed."""
-
-    id: str
-    changes: list[Change]
-
-
-@dataclass(frozen=True)
-class Failed:
-    """A submission that could not be rescored and is left as it is."""
-
-    id: str
-    error: str
-
-
 @dataclass
 class Summary:
-    """Result of rescoring submissions."""
+    """Result of rescoring: each submission that changed, and each that is left as it is."""
 
     definition: str
     dry_run: bool
     submissions: int = 0
     unchanged: int = 0
-    changed: list[Changed] = field(default_factory=list)
-    failed: list[Failed] = field(default_factory=list)
+    changed: list[dict[str, Any]] = field(default_factory=list)
+    failed: list[dict[str, str]] = field(default_factory=list)
 
 
 def rescore_submissions(
@@ -83,26 +67,6 @@ def rescore_submissions(
 ) -> Summary:
     """Rescore submissions, the oldest first, each in one transaction with its board."""
     summary = Summary("current" if current else "stored", dry_run)
-    for submission_id in _submissions_of(services, benchmark_id):
-        summary.submissions += 1
-        try:
-            changes = _rescore(services, submission_id, current=current, dry_run=dry_run)
-        except (RuleError, ServerError) as error:
-            summary.failed.append(Failed(submission_id, str(error)))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            # The stored logs are damaged. The kind of damage is in the name of the exception.
-            summary.failed.append(Failed(submission_id, f"{type(error).__name__}: {error}"))
-        else:
-            summary.unchanged += not changes
-            if changes:
-                summary.changed.append(Changed(submission_id, changes))
-                progress(f"{submission_id}: {', '.join(map(str, changes))}")
-    for failed in summary.failed:
-        progress(f"{failed.id}: could not be rescored: {failed.error}")
-    return summary
-
-
-def _submissions_of(services: Services, benchmark_id: str | None) -> Sequence[str]:
     query = (
         select(Submission.id)
         .where(Submission.id.not_in(select(TrainingPackage.submission_id)))
@@ -112,7 +76,25 @@ def _submissions_of(services: Services, benchmark_id: str | None) -> Sequence[st
         find_benchmark(services.benchmarks, benchmark_id)
         query = query.where(Submission.benchmark_id == benchmark_id)
     with services.database.read(ORGANISER) as session:
-        return session.scalars(query).all()
+        ids = session.scalars(query).all()
+    for submission_id in ids:
+        summary.submissions += 1
+        try:
+            changes = _rescore(services, submission_id, current=current, dry_run=dry_run)
+        except (RuleError, ServerError) as error:
+            summary.failed.append({"id": submission_id, "error": str(error)})
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            # The stored logs are damaged. The kind of damage is in the name of the exception.
+            words = f"{type(error).__name__}: {error}"
+            summary.failed.append({"id": submission_id, "error": words})
+        else:
+            summary.unchanged += not changes
+            if changes:
+                summary.changed.append({"id": submission_id, "changes": changes})
+                progress(f"{submission_id}: {', '.join(map(str, changes))}")
+    for failed in summary.failed:
+        progress(f"{failed['id']}: could not be rescored: {failed['error']}")
+    return summary
 
 
 def _rescore(
@@ -124,74 +106,18 @@ def _rescore(
         benchmark = definition(session, submission.benchmark_sha256)
         if current:
             benchmark = find_benchmark(services.benchmarks, submission.benchmark_id)
-            _refuse_while_verified(session, submission, benchmark)
+            is_other = benchmark.sha256 != submission.benchmark_sha256
+            # A replay is judged under one definition.
+            if is_other and verification_under_way(session, submission_id) is not None:
+                raise ConflictError(
+                    "It is being verified under its own definition; try again afterwards."
+                )
         rows = runs_with_curves(session, submission_id)
-        scored = _score_again(services, submission, benchmark)
-        derived = _derived(scored, benchmark, submission)
+        derived = _derived(_score_again(services, submission, benchmark), benchmark, submission)
         changes = differences(_stored(submission, rows, derived), derived)
         if changes and not dry_run:
             _change(session, submission, rows, derived, changes)
     return changes
-
-
-def _derived(scored: ScoredSubmission, benchmark: Benchmark, submission: Submission) -> Figures:
-    """Figures of a submission and its runs as the raw logs give them, by column."""
-    figures = result_figures(scored.result) | {"benchmark_sha256": benchmark.sha256}
-    figures["eligible"] = figures["eligible"] or is_waived(submission, figures["result"])
-    if submission.published is not None:
-        figures[DAY] = scored.claim.submitted_on
-    runs = [run_figures(run, score) | {"file": run.name} for run, score in scored.scored_runs]
-    return _as_stored(figures | {"runs": runs})
-
-
-def _stored(submission: Submission, rows: Sequence[RunRow], derived: Figures) -> Figures:
-    """The same columns as they are stored."""
-    own = derived.keys() - {"runs", DAY}
-    figures = {name: getattr(submission, name) for name in own}
-    if DAY in derived:
-        figures[DAY] = submission.published_on
-    names = derived["runs"][0] if derived["runs"] else ()
-    runs = [{name: getattr(row, name) for name in names} for row in rows]
-    return _as_stored(figures | {"runs": runs})
-
-
-def _as_stored(figures: Figures) -> Figures:
-    """Convert figures to the form of a database read: tuples become lists."""
-    stored: Figures = orjson.loads(orjson.dumps(figures))
-    return stored
-
-
-def differences(before: Figures, after: Figures) -> list[Change]:
-    """Every figure that differs, under names such as "tta_seconds" or "runs[0].seed"."""
-    old, new = _flat(before), _flat(after)
-    names = [*new, *(name for name in old if name not in new)]
-    return [
-        Change(name, _shown(old.get(name)), _shown(new.get(name)))
-        for name in names
-        if name not in old or name not in new or old[name] != new[name]
-    ]
-
-
-def _flat(figures: Figures) -> Figures:
-    flat = {name: value for name, value in figures.items() if name not in ("result", "runs")}
-    flat |= {f"result.{name}": value for name, value in figures["result"].items()}
-    for place, run in enumerate(figures["runs"]):
-        flat |= {f"runs[{place}].{name}": value for name, value in run.items()}
-    return flat
-
-
-def _shown(value: Any) -> Any:
-    if isinstance(value, list) and len(value) > LONG_LIST:
-        return f"{len(value)} items"
-    return value
-
-
-def _refuse_while_verified(session: Session, submission: Submission, under: Benchmark) -> None:
-    """Raise ConflictError during a verification: a replay is judged under one definition."""
-    if under.sha256 == submission.benchmark_sha256:
-        return
-    if verification_under_way(session, submission.id) is not None:
-        raise ConflictError("It is being verified under its own definition; try again afterwards.")
 
 
 def _score_again(
@@ -224,6 +150,58 @@ def _read(services: Services, sha256: str, *, what: str) -> bytes:
     return content
 
 
+def _derived(scored: ScoredSubmission, benchmark: Benchmark, submission: Submission) -> Figures:
+    """Figures of a submission and its runs as the raw logs give them, by column."""
+    figures = result_figures(scored.result) | {"benchmark_sha256": benchmark.sha256}
+    figures["eligible"] = figures["eligible"] or is_waived(submission, figures["result"])
+    if submission.published is not None:
+        figures[DAY] = scored.claim.submitted_on
+    runs = [run_figures(run, score) | {"file": run.name} for run, score in scored.scored_runs]
+    return _as_stored(figures | {"runs": runs})
+
+
+def _stored(submission: Submission, rows: Sequence[RunRow], derived: Figures) -> Figures:
+    """The same columns as they are stored."""
+    own = derived.keys() - {"runs", DAY}
+    figures = {name: getattr(submission, name) for name in own}
+    if DAY in derived:
+        figures[DAY] = submission.published_on
+    names = derived["runs"][0] if derived["runs"] else ()
+    runs = [{name: getattr(row, name) for name in names} for row in rows]
+    return _as_stored(figures | {"runs": runs})
+
+
+def _as_stored(figures: Figures) -> Figures:
+    """Figures as a database gives them: tuples become lists."""
+    stored: Figures = orjson.loads(orjson.dumps(figures))
+    return stored
+
+
+def differences(before: Figures, after: Figures) -> list[Change]:
+    """Every figure that differs, under names such as "tta_seconds" or "runs[0].seed"."""
+    old, new = _flat(before), _flat(after)
+    names = [*new, *(name for name in old if name not in new)]
+    return [
+        Change(name, _shown(old.get(name)), _shown(new.get(name)))
+        for name in names
+        if name not in old or name not in new or old[name] != new[name]
+    ]
+
+
+def _flat(figures: Figures) -> Figures:
+    flat = {name: value for name, value in figures.items() if name not in ("result", "runs")}
+    flat |= {f"result.{name}": value for name, value in figures["result"].items()}
+    for place, run in enumerate(figures["runs"]):
+        flat |= {f"runs[{place}].{name}": value for name, value in run.items()}
+    return flat
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, list) and len(value) > LONG_LIST:
+        return f"{len(value)} items"
+    return value
+
+
 def _change(
     session: Session,
     submission: Submission,
@@ -231,12 +209,14 @@ def _change(
     derived: Figures,
     changes: Sequence[Change],
 ) -> None:
-    _set(submission, {name: derived[name] for name in derived.keys() - {"runs", DAY}})
     if submission.published is not None:
         day = derived[DAY]
         submission.published.published_on = None if day is None else date.fromisoformat(day)
-    for row, figures in zip(rows, derived["runs"], strict=True):
-        _set(row, figures)
+    own = {name: derived[name] for name in derived.keys() - {"runs", DAY}}
+    figures = zip(rows, derived["runs"], strict=True)
+    for row, found in ((submission, own), *figures):
+        for name, value in found.items():
+            setattr(row, name, value)
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
     record(
         session,
@@ -246,8 +226,3 @@ def _change(
         before={change.field: change.before for change in changes},
         after={change.field: change.after for change in changes},
     )
-
-
-def _set(row: Submission | RunRow, figures: Figures) -> None:
-    for name, value in figures.items():
-        setattr(row, name, value)
