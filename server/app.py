@@ -32,9 +32,8 @@ from server.benchmarks import endpoints as benchmarks
 from server.benchmarks import phases, prices
 from server.benchmarks.definitions import those_in_force
 from server.benchmarks.in_force import PhaseWatch, install_definitions
-from server.boards import compare
+from server.boards import compare, submissions
 from server.boards import endpoints as boards
-from server.boards import submissions as submissions_with_places
 from server.boards.cache import BoardCache
 from server.boards.endpoints import GZIP_LEVEL
 from server.notices import subscriptions as notices
@@ -53,7 +52,6 @@ from server.pages import endpoints as pages
 from server.people import audit, erasure, invitations, tokens, users
 from server.people.callers import Membership, Sessions
 from server.reactions import connect_rooms
-from server.submissions import endpoints as submissions
 from server.submissions import quotas, standing_changes
 from server.verifications import (
     attempts,
@@ -82,7 +80,6 @@ FEATURES = (
     worker_endpoints,
     dispatch,
     queue,
-    submissions_with_places,
     submissions,
     tokens,
     users,

@@ -1,16 +1,19 @@
-"""Submissions with their places on boards: send one, try one out, read one or list them."""
+"""Submissions with their places: send, try out, read and list them, their logs and their code."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
+from urllib.parse import quote
 
-from fastapi import Header, Query, Request, Response
-from fastapi.responses import JSONResponse
+from fastapi import Header, Path, Query, Request, Response
+from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, StreamingResponse
 from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
 
 from finishline.api.schema import Schema
 from finishline.api.submissions import (
+    CurveView,
+    EvaluationView,
     InferenceResultView,
     PackageView,
     ResultView,
@@ -22,13 +25,15 @@ from finishline.api.submissions import (
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import Check, Evidence
 from finishline.rules.trainings.package import MOST_FILES
+from server.base.artifacts import pieces
 from server.base.board_versions import board_version, board_versions
+from server.base.errors import LostFileError
 from server.base.forms import files_part, multipart_body, with_form
 from server.base.models import Submission
 from server.base.paging import CURSOR_PATTERN
 from server.base.request_context import note
 from server.base.services import Services, ServicesDep
-from server.base.visibility import ORGANISER, Viewer
+from server.base.visibility import ORGANISER, Viewer, sees_source
 from server.benchmarks.prices import BookCosts
 from server.boards.board import query_of, ranked_board
 from server.boards.order import order_of
@@ -43,10 +48,11 @@ from server.submissions.accept import (
     refuse_same_logs,
     reserve,
 )
+from server.submissions.code import find_package, read_source
 from server.submissions.duplicates import find_original
-from server.submissions.lists import SubmissionQuery, find_submission, whole_submissions
+from server.submissions.lists import SubmissionQuery, find_run, find_submission, whole_submissions
 from server.submissions.upload import Upload, read_upload
-from server.submissions.views import EXAMPLE_CLAIM, judged_on_others, submission_view
+from server.submissions.views import EXAMPLE_CLAIM, judged_on_others, package_view, submission_view
 
 router = Routes(tags=["submissions"])
 # Fields of a board entry that the view of a submission repeats.
@@ -311,3 +317,70 @@ def get_submission(session: Session, services: Services, submission_id: str) -> 
     and organisers.
     """
     return whole_view(services, session, find_submission(session, submission_id))
+
+
+class RunList(Schema):
+    """The runs of a submission in order."""
+
+    runs: list[RunView]
+
+
+LARGEST_INDEX = 10_000
+RunIndex = Annotated[int, Path(ge=0, le=LARGEST_INDEX)]
+
+
+@router.read("/submissions/{submission_id}/runs")
+def list_runs(session: Session, submission_id: str) -> RunList:
+    """List the runs of a submission."""
+    return RunList.model_validate({"runs": find_submission(session, submission_id).runs})
+
+
+@router.read("/submissions/{submission_id}/runs/{index}/curve")
+def get_curve(session: Session, submission_id: str, index: RunIndex) -> CurveView:
+    """Read every evaluation of a run."""
+    run = find_run(session, submission_id, index)
+    columns = EvaluationView.model_fields
+    evaluations = [dict(zip(columns, row, strict=False)) for row in run.curve]
+    return CurveView.of(run, evaluations=evaluations)
+
+
+@router.read(
+    "/submissions/{submission_id}/runs/{index}/log",
+    response_class=FileResponse,
+    responses={200: {"content": {"text/plain": {}}, "description": "The log, byte for byte."}},
+)
+def get_log(session: Session, services: Services, submission_id: str, index: RunIndex) -> Response:
+    """Download the raw log of a run, byte for byte as it was sent."""
+    run = find_run(session, submission_id, index)
+    headers = {
+        "ETag": f'"{run.log_sha256}"',
+        "X-Content-Type-Options": "nosniff",
+        "Content-Disposition": f"inline; filename*=utf-8''{quote(run.file)}",
+    }
+    media_type = "text/plain; charset=utf-8"
+    if services.artifacts.bucket is None:
+        path = services.artifacts.path_of(run.log_sha256)
+        if not path.is_file():
+            raise LostFileError(run.log_sha256)
+        return FileResponse(path, media_type=media_type, headers=headers)
+    try:
+        opened = services.artifacts.open(run.log_sha256)
+    except FileNotFoundError as error:
+        raise LostFileError(run.log_sha256) from error
+    headers["Content-Length"] = str(run.log_bytes)
+    return StreamingResponse(pieces(opened), media_type=media_type, headers=headers)
+
+
+@router.read("/submissions/{submission_id}/package")
+def get_package(session: Session, viewer: Viewer, submission_id: str) -> PackageView:
+    """Read the code submission of an entry; its files are listed once they are published."""
+    submission = find_submission(session, submission_id)
+    package = find_package(session, submission_id)
+    return package_view(package, with_files=sees_source(viewer, submission))
+
+
+@router.read("/submissions/{submission_id}/package/files/{name:path}", response_class=Response)
+def get_package_file(session: Session, viewer: Viewer, submission_id: str, name: str) -> Response:
+    """Read a file of a code submission as text. 404 for others before it is published."""
+    text = read_source(session, viewer, submission_id, name)
+    return PlainTextResponse(text, headers={"X-Content-Type-Options": "nosniff"})

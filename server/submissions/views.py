@@ -8,8 +8,6 @@ from sqlalchemy.orm import Session
 
 from finishline.api.submissions import (
     CostBasisView,
-    CurveView,
-    EvaluationView,
     InferenceResultView,
     JudgedOnView,
     PackageFileView,
@@ -24,7 +22,7 @@ from finishline.rules.benchmarks.prices import training_cost_usd
 from finishline.rules.scoring.scoring import COST_STEP, RunScore
 from finishline.rules.verification.verdict import ChangedFigure
 from server.base.models import Evidence as EvidenceRow
-from server.base.models import RunRow, Submission, TrainingPackage
+from server.base.models import Submission, TrainingPackage
 from server.base.standing import (
     claimed_runs,
     decision_word,
@@ -111,17 +109,6 @@ def judged_on_others(session: Session, submission: Submission) -> JudgedOnView |
         judged_at=evidence.created_at,
         benchmark_sha256=None if same_definition else evidence.benchmark_sha256,
         figures=figures,
-    )
-
-
-def curve_view(run: RunRow) -> CurveView:
-    """View of a stored run's evaluations."""
-    return CurveView.of(
-        run,
-        evaluations=[
-            EvaluationView(epoch=epoch, seconds=seconds, quality=quality, samples=samples)
-            for epoch, seconds, quality, samples, *_ledger in run.curve
-        ],
     )
 
 
