@@ -71,8 +71,7 @@ class RankedBoard:
     """A division's submissions in the order of their ranks, those without one last."""
 
     def __init__(self, rows: BoardRows, query: BoardQuery, places: FirstPlaces) -> None:
-        every_row = ((name, found.row) for name, found in rows.found.items())
-        self.rows = {name: row for name, row in every_row if _is_on_board(row, query)}
+        self.rows = {name: row for name, row in rows.found.items() if _is_on_board(row, query)}
         self.hardware_class: str | None = None
         first_place = None
         classes = {row.hardware_class for row in self.rows.values()} - {None}
@@ -102,7 +101,7 @@ class RankedBoard:
         return len(self) // 2
 
     @property
-    def numbered(self) -> list[Row]:
+    def numbered(self) -> list[BoardRow]:
         """The numbered rows, in order."""
         places = self.order.places[: self.order.numbered]
         return [self.rows[place.submission_id] for place in places]
@@ -156,7 +155,7 @@ def _why_unranked(place: Place, row: BoardRow, kind: Kind) -> str | None:
     why = place.unranked_reason
     if why is None:
         return None
-    is_about_time = row.row.eligible and row.row.status != "rejected" and not row.row.withdrawn
+    is_about_time = row.eligible and row.status != "rejected" and not row.withdrawn
     if row.no_time_because is not None and is_about_time:
         return row.no_time_because
     if kind == "train" and not row.shown["runs_started"]:
@@ -170,7 +169,7 @@ def _section(place: Place, row: BoardRow, *, is_listed: bool) -> Section:
     if not is_listed:
         return "unranked"
     is_claim = place.unranked_reason == COST_IS_CLAIMED
-    return "claimed" if is_claim else LISTED_IN[row.row.evidence]
+    return "claimed" if is_claim else LISTED_IN[row.evidence]
 
 
 def _is_on_board(row: Row, query: BoardQuery) -> bool:
@@ -179,7 +178,7 @@ def _is_on_board(row: Row, query: BoardQuery) -> bool:
     return query.division in (None, row.division) and in_round and is_shown
 
 
-def _main_class(rows: Mapping[str, Row]) -> str | None:
+def _main_class(rows: Mapping[str, BoardRow]) -> str | None:
     """The hardware class with the most measured rows; None where nothing is measured."""
     counted = Counter(
         row.hardware_class
@@ -453,7 +452,7 @@ def _find_results(session: Session, benchmark: Benchmark, version: int) -> list[
                 boards.append((ranked, {other}))
             for board, classes in boards:
                 for placed in board.page(0, min(MOST_RESULTS, board.order.listed)):
-                    if placed.row.row.hardware_class in classes:
+                    if placed.row.hardware_class in classes:
                         found.append(_result(placed, benchmark))
     return found
 

@@ -44,7 +44,8 @@ FEWEST_VALUES_TO_SHARE = 3
 Status = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
     """A submission as far as its place depends on it. Absent figures are None.
 
     `cost_usd` is the cost of a training, `cost_usd_per_10000` that of 10,000 items of inference.
@@ -57,7 +58,7 @@ class Row(NamedTuple):
     status: Status
     submitted_at: str
     tta_seconds: float | None
-    cost_usd: float | None
+    cost_usd: float | None = None
     latency_ms: float | None
     eligible: bool
     cost_usd_per_10000: float | None = None

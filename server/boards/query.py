@@ -199,7 +199,7 @@ def _sort_key(row: PlacedRow, column: SortColumn) -> Any:
         case "system":
             return row["system"]["name"].casefold()
         case "tta":
-            return row.row.row.tta_seconds
+            return row.row.tta_seconds
         case "epochs":
             return row["epochs_to_target"] or (row["rcp"] or {}).get("submission_mean")
         case "cost":
@@ -209,7 +209,7 @@ def _sort_key(row: PlacedRow, column: SortColumn) -> Any:
         case "status":
             return STATUSES.index(row["status"])
         case "date":
-            return row.row.row.submitted_at
+            return row.row.submitted_at
     return row[SORTED_FIGURES[column]]
 
 
@@ -230,7 +230,7 @@ def _matches(placed: PlacedRow, query: BoardQuery) -> bool:
         return False
     if query.ids is not None and placed["submission_id"] not in query.ids:
         return False
-    day = row.row.submitted_at[:10]
+    day = row.submitted_at[:10]
     if query.date_from is not None and day < query.date_from.isoformat():
         return False
     if query.date_to is not None and day > query.date_to.isoformat():
@@ -273,7 +273,7 @@ def find_facets(rows: Sequence[PlacedRow], numbered: Iterable[Row]) -> Facets:
     accelerators = [placed.row.accelerator for placed in rows]
     sizes = Counter(one.size for one in accelerators)
     qualities = [row["quality"] for row in rows if row["quality"] is not None]
-    days = [placed.row.row.submitted_at[:10] for placed in rows]
+    days = [placed.row.submitted_at[:10] for placed in rows]
     present = {name for name in FIGURES if any(row[name] is not None for row in rows)}
     if any(row["system"]["availability"] for row in rows):
         present.add("availability")

@@ -6,9 +6,9 @@ holder by more than chance.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -28,24 +28,22 @@ from server.verifications.head_to_heads import FirstPlace
 from web.names import hardware_words
 
 
-class RecordTry(Named):
-    """A submission with a lower time than the holder of its day."""
+class Lower(Schema):
+    """A submission with a lower time than the holder of its day.
 
-    model: str
-    hardware: str
-    status: str
-    evidence: str = "claimed"
-    check: str | None = None
+    `p_value` is the one-sided p-value of being no faster than the holder, None where that was not
+    tested: for the first, and where the holder had a single run.
+    """
+
+    submission_id: str
     date: str
     tta_seconds: float
     p_value: float | None
 
 
-class RecordView(RecordTry):
+class Record(Lower):
     """A submission that took the record of its division.
 
-    `p_value` is the one-sided p-value of being no faster than the holder it beat, None where that
-    was not tested: for the first, and where the holder had a single run.
     `verification_id` is the head-to-head that decided it. `ended` says how a holder lost its place
     without one. One that `returned` was the holder before, until that happened to the next ones.
     """
@@ -58,11 +56,32 @@ class RecordView(RecordTry):
     returned: bool = False
 
 
-class NoRecordView(RecordTry):
+class NoRecord(Lower):
     """A submission with a lower time than the `holder` of its day that took no record, and why."""
 
     holder: str
     reason: str
+
+
+class Described(Named):
+    """What a list of records says of a submission beside its time."""
+
+    model: str
+    hardware: str
+    status: str
+    evidence: str = "claimed"
+    check: str | None = None
+
+
+class RecordView(Described, Record):
+    __doc__ = Record.__doc__
+
+
+class NoRecordView(Described, NoRecord):
+    __doc__ = NoRecord.__doc__
+
+
+_View = TypeVar("_View", bound=Described)
 
 
 class DivisionRecords(Schema):
@@ -151,34 +170,6 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class Record:
-    """The fields of a RecordView that the names of the submission are added to."""
-
-    submission_id: str
-    date: str
-    tta_seconds: float
-    single_run: bool
-    beaten: str | None
-    margin_percent: float | None
-    p_value: float | None
-    verification_id: str | None = None
-    ended: str | None = None
-    returned: bool = False
-
-
-@dataclass(frozen=True)
-class NoRecord:
-    """The same of a NoRecordView."""
-
-    submission_id: str
-    date: str
-    tta_seconds: float
-    holder: str
-    p_value: float | None
-    reason: str
-
-
-@dataclass(frozen=True)
 class RecordHistory:
     """The records in the order they were set, and the lower times that took none."""
 
@@ -205,25 +196,21 @@ def record_history(contenders: Iterable[Contender]) -> RecordHistory:
         p_value = None if gap is None else gap.p_less
         is_untested = holder is None or len(holder.runs) < 2
         if holder is None or is_untested or (p_value is not None and p_value < ALPHA):
-            records.append(_record(one, holder, None if is_untested else p_value))
+            before = None if holder is None else holder.tta_seconds
+            records.append(
+                Record.of(
+                    one,
+                    single_run=len(one.runs) < 2,
+                    beaten=None if holder is None else holder.submission_id,
+                    margin_percent=None if not before else (1 - one.tta_seconds / before) * 100.0,
+                    p_value=None if is_untested else p_value,
+                )
+            )
             holder = one
         else:
-            names = (one.submission_id, one.date, one.tta_seconds, holder.submission_id)
-            not_records.append(NoRecord(*names, p_value, _why_no_record(p_value)))
+            own = {"holder": holder.submission_id, "p_value": p_value}
+            not_records.append(NoRecord.of(one, reason=_why_no_record(p_value), **own))
     return RecordHistory(tuple(records), tuple(not_records))
-
-
-def _record(one: Contender, holder: Contender | None, p_value: float | None) -> Record:
-    before = None if holder is None else holder.tta_seconds
-    return Record(
-        submission_id=one.submission_id,
-        date=one.date,
-        tta_seconds=one.tta_seconds,
-        single_run=len(one.runs) < 2,
-        beaten=None if holder is None else holder.submission_id,
-        margin_percent=None if not before else (1 - one.tta_seconds / before) * 100.0,
-        p_value=p_value,
-    )
 
 
 def _why_no_record(p_value: float | None) -> str:
@@ -238,17 +225,12 @@ def _why_no_record(p_value: float | None) -> str:
 def _measured_history(place: FirstPlace) -> RecordHistory:
     """The holders of a board, the present one last, and the rows that did not prove it."""
     records = [
-        Record(
-            submission_id=each.submission_id,
+        Record.of(
+            each,
             date=each.since.isoformat(),
             tta_seconds=each.seconds,
             single_run=False,
-            beaten=each.beaten,
             margin_percent=None if each.ratio is None else (1 - each.ratio) * 100.0,
-            p_value=each.p_value,
-            verification_id=each.verification_id,
-            ended=each.ended,
-            returned=each.returned,
         )
         for each in place.holdings
     ]
@@ -259,9 +241,16 @@ def _measured_history(place: FirstPlace) -> RecordHistory:
             continue
         why = place.why_not_first(submission_id, row.seconds)
         if why is not None and place.holder is not None:
-            date, holder = last.ended_at or last.started_at, place.holder.submission_id
-            found = (submission_id, date.isoformat(), row.seconds, holder, last.p_value, why)
-            not_records.append(NoRecord(*found))
+            not_records.append(
+                NoRecord.of(
+                    last,
+                    submission_id=submission_id,
+                    date=(last.ended_at or last.started_at).isoformat(),
+                    tta_seconds=row.seconds,
+                    holder=place.holder.submission_id,
+                    reason=why,
+                )
+            )
     return RecordHistory(tuple(records), tuple(not_records))
 
 
@@ -285,14 +274,11 @@ def _find_records(session: Session, benchmark: Benchmark, version: int) -> Recor
 
 
 def _with_names(session: Session, of: Mapping[str, Any], history: RecordHistory) -> DivisionRecords:
-    ids = [record.submission_id for record in history.records]
-    ids += [record.submission_id for record in history.not_records]
+    ids = [each.submission_id for each in (*history.records, *history.not_records)]
+    columns = (Submission.id, Submission.model, Submission.system, Submission.status)
     rows = session.execute(
         select(
-            Submission.id,
-            Submission.model,
-            Submission.system,
-            Submission.status,
+            *columns,
             Submission.evidence,
             Submission.check_word.label("check"),
             SUBMITTER,
@@ -304,17 +290,15 @@ def _with_names(session: Session, of: Mapping[str, Any], history: RecordHistory)
     )
     names = {row.id: row for row in rows}
 
-    def named(record: Record | NoRecord) -> tuple[Any, dict[str, Any]]:
-        row = names[record.submission_id]
-        return row, asdict(record) | {"hardware": hardware_words(row.system)}
+    def named(view: type[_View], found: Iterable[Lower]) -> list[_View]:
+        rows = ((names[one.submission_id], one.model_dump()) for one in found)
+        return [view.of(row, hardware=hardware_words(row.system), **own) for row, own in rows]
 
-    lists = {
-        "records": [RecordView.of(row, **own) for row, own in map(named, history.records)],
-        "not_records": [
-            NoRecordView.of(row, **own) for row, own in map(named, history.not_records)
-        ],
-    }
-    return DivisionRecords(**of, **lists)
+    return DivisionRecords(
+        **of,
+        records=named(RecordView, history.records),
+        not_records=named(NoRecordView, history.not_records),
+    )
 
 
 def _published(session: Session, benchmark_id: str) -> defaultdict[str, list[Contender]]:

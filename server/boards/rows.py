@@ -85,6 +85,11 @@ JOULES_PER_KWH = 3.6e6
 # A stored result explains every step: many decoded ones at once keep the garbage collector busier
 # than the decoding takes.
 ROWS_AT_ONCE = 100
+# Fields of a Row that are columns of the submission.
+SAME_FACTS = (
+    *("status", "eligible", "cost_usd_per_10000", "evidence", "duplicate_of", "division"),
+    "energy_joules",
+)
 # Kinds of verifications that the rows of a board rest on: it has claims and packages.
 CHECKING_KINDS: dict[Kind, tuple[str, ...]] = {
     "train": (KIND_THAT_CHECKS["train"], KIND_THAT_CHECKS["package"]),
@@ -92,8 +97,8 @@ CHECKING_KINDS: dict[Kind, tuple[str, ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class BoardRow:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardRow(Row):
     """A submission as a board shows it.
 
     `shown` has the fields of a board entry, but for those of its place. The time is `factor` times
@@ -101,7 +106,6 @@ class BoardRow:
     submission without a time, None where its runs did not get there.
     """
 
-    row: Row
     shown: Mapping[str, Any]
     search_text: str
     price_usd_per_hour: float | None
@@ -150,7 +154,7 @@ class BoardRows:
     @cached_property
     def classes(self) -> frozenset[str | None]:
         """The hardware classes that measured some row."""
-        return frozenset(each.row.hardware_class for each in self.found.values())
+        return frozenset(each.hardware_class for each in self.found.values())
 
     def after(self, session: Session, changed: Collection[str]) -> "BoardRows":
         """The same at a later version, which changed, added or removed these submissions."""
@@ -172,44 +176,29 @@ def which_submissions(
 
 def row_of_new(submission: Submission) -> Row:
     """The row of a submission that is not stored."""
-    names = (str(column.key) for column in COLUMNS)
-    columns = {name: getattr(submission, name, None) for name in names}
+    columns = {str(column.key): getattr(submission, str(column.key), None) for column in COLUMNS}
     columns["source"] = submission.published and submission.published.source
-    return _row(SimpleNamespace(**columns), cast(Kind, submission.kind))
+    return Row(**_facts(SimpleNamespace(**columns), cast(Kind, submission.kind)))
 
 
-def _row(
-    row: Any,
-    kind: Kind,
-    *,
-    cost_usd: float | None = None,
-    price_unranked: str | None = None,
-) -> Row:
+def _facts(row: Any, kind: Kind) -> dict[str, Any]:
+    """Fields of a Row but for its costs."""
     is_measured = row.evidence == "measured"
     is_unchecked = row.evidence == "published" and row.source is None
     is_ours = is_measured and row.measured_seconds is not None
     # An inference board ranks our median where it was measured, else the claimed one.
     ours_first = is_measured and kind == "inference"
-    return Row(
-        submission_id=row.id,
-        status=row.status,
-        submitted_at=(row.published_on or row.submitted_at).isoformat(),
-        tta_seconds=row.measured_seconds if is_ours else row.tta_seconds,
-        cost_usd=cost_usd,
-        latency_ms=row.measured_latency_ms if ours_first else row.latency_ms,
-        eligible=row.eligible,
-        cost_usd_per_10000=row.cost_usd_per_10000,
-        withdrawn=row.withdrawn_at is not None,
-        evidence=row.evidence,
-        check=row.check_word,
-        held_back=SOURCE_NOT_CHECKED if is_unchecked else None,
-        duplicate_of=row.duplicate_of,
-        price_unranked=price_unranked,
-        division=row.division,
-        hardware_class=row.hardware_class if is_measured else None,
-        submitter=row.whose if is_measured else None,
-        energy_joules=row.energy_joules,
-    )
+    return {name: getattr(row, name) for name in SAME_FACTS} | {
+        "submission_id": row.id,
+        "submitted_at": (row.published_on or row.submitted_at).isoformat(),
+        "tta_seconds": row.measured_seconds if is_ours else row.tta_seconds,
+        "latency_ms": row.measured_latency_ms if ours_first else row.latency_ms,
+        "withdrawn": row.withdrawn_at is not None,
+        "check": row.check_word,
+        "held_back": SOURCE_NOT_CHECKED if is_unchecked else None,
+        "hardware_class": row.hardware_class if is_measured else None,
+        "submitter": row.whose if is_measured else None,
+    }
 
 
 def measured_runs(session: Session, *which: ColumnElement[bool]) -> defaultdict[str, list[Any]]:
@@ -378,12 +367,9 @@ class _Details:
             *(system["name"], system["hardware_class"], system["accelerator"]),
         )
         return BoardRow(
-            row=_row(
-                row,
-                self.kind,
-                cost_usd=cost,
-                price_unranked=why_price_unranked(price, row.evidence),
-            ),
+            **_facts(row, self.kind),
+            cost_usd=cost,
+            price_unranked=why_price_unranked(price, row.evidence),
             shown=shown,
             search_text="\n".join(text or "" for text in texts).casefold(),
             price_usd_per_hour=price.usd_per_hour,

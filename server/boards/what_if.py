@@ -4,13 +4,12 @@ A time at another target ends at the evaluation that reaches it. Later seconds, 
 stop, belong to the ranking alone.
 """
 
-from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from sqlalchemy import ColumnElement, Text, cast, select
@@ -28,7 +27,6 @@ from finishline.rules.run import (
     SECONDS,
     Clock,
     ClockName,
-    CurveRow,
     evaluation_of,
     ledger_of,
 )
@@ -55,11 +53,8 @@ from server.boards.rows import (
     why_price_unranked,
 )
 
-# Curves are long: so many are in memory at once, as text. Each is decoded when its turn comes,
-# because a few hundred decoded ones keep the garbage collector busier than the decoding takes.
+# A few hundred decoded curves keep the garbage collector busier than the decoding takes.
 CURVES_AT_ONCE = 200
-# Of larger boards the curves are read each time.
-MOST_REUSED = 20_000
 # In these metrics a submission's figure is a multiple of its runs' time.
 METRICS_OF_RUNS = ("tta", "cost")
 NO_CURVES = "no curve of its runs is stored"
@@ -122,23 +117,12 @@ def what_if_view(what_if: WhatIf, benchmark: Benchmark) -> WhatIfView:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRun:
-    """A run: its log's name, whether it was scored as reaching, and its curve.
-
-    `packed` has the evaluations as lines of JSON, in a fifth of the memory of decoded ones.
-    """
+class StoredRun(NamedTuple):
+    """A run: its log's name, whether it was scored as reaching, and its curve as JSON."""
 
     name: str
     reached: bool
-    qualities: Sequence[float]
-    packed: bytes
-
-    @classmethod
-    def of(cls, name: str, *, reached: bool, curve: Sequence[CurveRow]) -> "StoredRun":
-        """A run with its curve as a database has it."""
-        qualities = array("d", [row[QUALITY] for row in curve])
-        return cls(name, reached, qualities, b"\n".join(map(orjson.dumps, curve)))
+    curve: str | bytes
 
 
 @dataclass(frozen=True)
@@ -160,17 +144,17 @@ def time_of_run(run: StoredRun, what_if: WhatIf, benchmark: Benchmark, *, divisi
     the benchmark's own target a run counts only if it was scored as reaching it, because a log may
     say of itself that it failed; at any other target its curve alone decides.
     """
-    lines, target = run.packed.splitlines(), what_if.target
+    curve, target = orjson.loads(run.curve), what_if.target
     if target.also:
-        there = target.reached_at([evaluation_of(orjson.loads(line)) for line in lines])
+        there = target.reached_at([evaluation_of(row) for row in curve])
     elif target.direction == "higher":
-        there = [quality >= target.least for quality in run.qualities]
+        there = [row[QUALITY] >= target.least for row in curve]
     else:
-        there = [quality <= target.least for quality in run.qualities]
+        there = [row[QUALITY] <= target.least for row in curve]
     place = place_at_target(there, benchmark.reach)
     if place is None:
         return RunTime(None)
-    row = orjson.loads(lines[place])
+    row = curve[place]
     ledger, own_clock = ledger_of(row), clock_of_log(run.name)
     was_scored = ledger is not None or own_clock == benchmark.clock.name
     if what_if.own_target and was_scored and not run.reached:
@@ -187,18 +171,6 @@ def time_of_run(run: StoredRun, what_if: WhatIf, benchmark: Benchmark, *, divisi
     return RunTime(seconds, row[EPOCH])
 
 
-@dataclass(frozen=True)
-class SetTime:
-    """Result of a submission's runs at another target or on another clock; `reached` counts."""
-
-    tta_seconds: float | None
-    raw_tta_seconds: float | None
-    cv_percent: float | None
-    epochs_to_target: float | None
-    reached: int
-    reason: str | None
-
-
 def time_of_set(
     times: Sequence[RunTime],
     what_if: WhatIf,
@@ -206,27 +178,26 @@ def time_of_set(
     *,
     factor: float,
     is_measured: bool = False,
-) -> SetTime:
-    """Result of a set of runs; measured runs are scored as the ranking scores them.
+) -> dict[str, Any]:
+    """Columns of a row for a set of runs; measured runs are scored as the ranking scores them.
 
     `factor` multiplies the set's time for its convergence; it holds on every clock but was measured
     at the benchmark's own target, so at another one it is left out. One run without a time leaves
     the set without one.
     """
-    reason = next((time.reason for time in times if time.reason is not None), None)
-    seconds = [time.seconds for time in times] if reason is None else []
+    is_timed = all(time.reason is None for time in times)
+    seconds = [time.seconds for time in times] if is_timed else []
     reached = [each for each in seconds if each is not None]
     mean_of = measured_seconds if is_measured else partial(_olympic_seconds, benchmark)
     raw = mean_of(seconds) if seconds else None
     epochs = [time.epochs for time in times if time.epochs is not None]
-    return SetTime(
-        tta_seconds=None if raw is None else raw * (factor if what_if.own_target else 1.0),
-        raw_tta_seconds=raw,
-        cv_percent=coefficient_of_variation_percent(reached),
-        epochs_to_target=mean(epochs) if epochs else None,
-        reached=len(reached),
-        reason=reason,
-    )
+    return {
+        "tta_seconds": None if raw is None else raw * (factor if what_if.own_target else 1.0),
+        "raw_tta_seconds": raw,
+        "cv_percent": coefficient_of_variation_percent(reached),
+        "epochs_to_target": mean(epochs) if epochs else None,
+        "runs_reached": len(reached),
+    }
 
 
 def _olympic_seconds(benchmark: Benchmark, seconds: Sequence[float | None]) -> float | None:
@@ -239,18 +210,13 @@ def _olympic_seconds(benchmark: Benchmark, seconds: Sequence[float | None]) -> f
 OneCurve = tuple[str, bool, StoredRun]
 
 
-@dataclass(frozen=True)
-class _Curves:
-    """Curves in a cache, where they weigh so many KiB: an evaluation takes about 90 bytes."""
+class Curves(list[OneCurve]):
+    """Curves in a cache, as text: decoded ones would take five times the memory."""
 
-    runs: Sequence[OneCurve]
-    weight: int
-
-    @classmethod
-    def read(cls, runs: Iterable[OneCurve]) -> "_Curves":
-        """All of them at once."""
-        known = list(runs)
-        return cls(known, sum(len(run.qualities) for _, _, run in known) // 11)
+    @property
+    def weight(self) -> int:
+        """Weight in a cache, in KiB."""
+        return sum(len(run.curve) for _, _, run in self) // 1024
 
 
 def rows_at(
@@ -268,14 +234,14 @@ def rows_at(
     benchmark = rows.benchmark
     which = which_submissions(benchmark.benchmark_id, rows.kind)
     curves: Iterable[OneCurve] = _read_curves(session, which)
-    if version is not None and len(rows.found) <= MOST_REUSED:
-        name, read = f"curves {rows.kind}", partial(_Curves.read, curves)
-        curves = cached_for_board(session, benchmark.benchmark_id, name, read, version=version).runs
+    if version is not None:
+        name, read = f"curves {rows.kind}", partial(Curves, curves)
+        curves = cached_for_board(session, benchmark.benchmark_id, name, read, version=version)
     times: defaultdict[str, list[RunTime]] = defaultdict(list)
     for name, is_measured, run in curves:
         row = rows.found.get(name)  # A submission may have come in since the rows were read.
         if row is not None and row.is_measured == is_measured:
-            times[name].append(time_of_run(run, what_if, benchmark, division=row.row.division))
+            times[name].append(time_of_run(run, what_if, benchmark, division=row.division))
     found = {
         name: _at(row, times.get(name, ()), what_if, benchmark) for name, row in rows.found.items()
     }
@@ -303,8 +269,7 @@ def _read_curves(session: Session, which: Sequence[ColumnElement[bool]]) -> Iter
         .execution_options(yield_per=CURVES_AT_ONCE)
     )
     for submission_id, file, reached, curve in session.execute(statement):
-        run = StoredRun.of(file, reached=reached, curve=orjson.loads(curve))
-        yield submission_id, False, run
+        yield submission_id, False, StoredRun(file, reached, curve)
     measured = measured_runs(session, *which, Submission.evidence == "measured")
     reports = session.execute(
         select(Verification.id, cast(Verification.report, Text))
@@ -325,25 +290,20 @@ def _read_curves(session: Session, which: Sequence[ColumnElement[bool]]) -> Iter
 def _measured_run(run: Mapping[str, Any]) -> StoredRun:
     names = ("epoch", "seconds", "quality", "samples", "ledger")
     curve = [[item[name] for name in names] for item in run["evaluations"]]
-    return StoredRun.of(f"run_{run['index']}.log", reached=run["status"] == "reached", curve=curve)
+    return StoredRun(f"run_{run['index']}.log", run["status"] == "reached", orjson.dumps(curve))
 
 
 def _at(row: BoardRow, times: Sequence[RunTime], what_if: WhatIf, benchmark: Benchmark) -> BoardRow:
     is_measured, behind = row.is_measured, row.behind
     found = time_of_set(times, what_if, benchmark, factor=row.factor, is_measured=is_measured)
-    tta, low, high = found.tta_seconds, None, None
+    tta, low, high = found["tta_seconds"], None, None
     if tta is not None:
         interval = interval_of(tta, runs=behind.runs, dropped=behind.dropped, spread=behind.spread)
         low, high = (None, None) if interval is None else (interval.low, interval.high)
     cost = training_cost_usd(tta, row.price_usd_per_hour)
-    changed = {
-        "tta_seconds": tta,
+    changed = found | {
         "tta_low_seconds": low,
         "tta_high_seconds": high,
-        "cv_percent": found.cv_percent,
-        "runs_reached": found.reached,
-        "epochs_to_target": found.epochs_to_target,
-        "raw_tta_seconds": found.raw_tta_seconds,
         "rcp": row.shown["rcp"] if what_if.own_target else None,
         "cost_usd": cost,
         # Counted to the official target on the official clock: they mean nothing here.
@@ -354,11 +314,14 @@ def _at(row: BoardRow, times: Sequence[RunTime], what_if: WhatIf, benchmark: Ben
     if is_measured:
         of_measured = ("measured_seconds", "measured_low_seconds", "measured_high_seconds")
         changed |= dict(zip(of_measured, (tta, low, high), strict=True))
+    reasons = (time.reason for time in times if time.reason is not None)
     return replace(
         row,
-        row=row.row._replace(tta_seconds=tta, cost_usd=cost, energy_joules=None),
+        tta_seconds=tta,
+        cost_usd=cost,
+        energy_joules=None,
         shown=dict(row.shown) | changed,
-        no_time_because=found.reason if times else NO_CURVES,
+        no_time_because=next(reasons, None) if times else NO_CURVES,
     )
 
 
@@ -387,16 +350,17 @@ def priced(row: BoardRow, price: OtherPrice, book: PriceBook) -> BoardRow:
     """The row with its time at other prices."""
     number, why = None, None
     if isinstance(price, date):
-        of_class = row.row.hardware_class if row.is_measured else None
+        of_class = row.hardware_class if row.is_measured else None
         found = price_of_class(of_class, row.shown["system"], book, on=price)
-        usd_per_hour, why = found.usd_per_hour, why_price_unranked(found, row.row.evidence)
+        usd_per_hour, why = found.usd_per_hour, why_price_unranked(found, row.evidence)
         number = None if found.entry is None else found.entry.id
     else:
         accelerators = row.shown["system"]["accelerator_count"] or 0
         usd_per_hour = system_price_usd_per_hour(price, accelerators)
-    cost = training_cost_usd(row.row.tta_seconds, usd_per_hour)
+    cost = training_cost_usd(row.tta_seconds, usd_per_hour)
     return replace(
         row,
-        row=row.row._replace(cost_usd=cost, price_unranked=why),
+        cost_usd=cost,
+        price_unranked=why,
         shown=dict(row.shown) | {"cost_usd": cost, "cost_price": number},
     )
