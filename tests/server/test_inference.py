@@ -232,7 +232,7 @@ def test_rescoring_derives_an_inference_again_from_its_entry(send, client, datab
 
     summary = rescore()
     assert (summary.failed, len(summary.changed)) == ([], 1)
-    assert [change.field for change in summary.changed[0].changes] == [
+    assert [change.field for change in summary.changed[0]["changes"]] == [
         "latency_ms",
         "result.latency_ms",
     ]
