@@ -10,7 +10,7 @@ import pytest
 
 from finishline.api.boards import BoardView
 from finishline.rules.measurements import RunTelemetry
-from server.base.models import PublishedResult, Submission
+from server.base.models import PublishedResult
 from server.pages.queries import measured_beside
 from tests.conftest import OWN_BENCHMARKS
 from tests.support.boards import rows_of
@@ -279,33 +279,6 @@ def test_an_answer_is_as_its_schema_says(enter, client):
     board = read(client, clock="speedrun", price=3)
 
     assert BoardView.model_validate(board).model_dump(mode="json") == board
-
-
-def test_a_row_nests_what_belongs_together(enter, client):
-    stored = enter()
-    (row,) = read(client)["entries"]
-
-    scalars = {"rank", "evidence", "variation"}
-    tables = {"submission", "time", "runs", "cost", "latency", "energy", "system"}
-    assert scalars | tables <= row.keys()
-    assert tables == {name for name, value in row.items() if isinstance(value, dict)}
-    assert (row["submission"]["id"], row["submission"]["status"]) == (stored, "claimed")
-    assert {"measured", "low", "high", "runs", "claimed"} <= row["time"].keys()
-    assert (row["time"]["measured"], row["time"]["runs"]) == (None, 0)
-    assert row["time"]["seconds"] == row["time"]["claimed"] > 0
-    assert len(row) < 25
-
-
-def test_a_system_stored_before_prices_had_kinds_is_shown_with_an_on_demand_price(
-    enter, client, database
-):
-    stored = enter()
-    with database.write() as session:
-        submission = session.get_one(Submission, stored)
-        earlier = ("pricing", "cloud")
-        submission.system = {k: v for k, v in submission.system.items() if k not in earlier}
-    [entry] = BoardView.model_validate(read(client)).entries
-    assert (entry.system.pricing, entry.system.cloud) == ("on_demand", None)
 
 
 def test_a_cursor_of_a_board_that_changed_is_refused(enter, client):

@@ -3,8 +3,6 @@
 import hashlib
 import json
 import shutil
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import pytest
 from fastapi.testclient import TestClient
@@ -12,10 +10,8 @@ from sqlalchemy import select
 
 from server.app import create_app
 from server.base.models import Board, PublishedResult, RunRow, Submission
-from server.submissions.rescoring import Change, differences
 from tests.support.admin import run_finishline
 from tests.support.boards import rows_of
-from tests.support.both_databases import ON_POSTGRESQL, wait_until_blocked
 
 RIGHT_TTA = 0.944  # Epochs of 0.11, 0.114 and 0.118 s and evaluations of 4 ms: 8 x 0.118 s.
 
@@ -95,7 +91,8 @@ def test_a_damaged_figure_is_restored_and_reported(submission_id, client, databa
         assert session.get_one(Submission, submission_id).tta_seconds == 0.5
     assert version(database) == board
     with database.write() as session:
-        session.query(RunRow).filter_by(submission_id=submission_id, index=1).update({"seed": 7})
+        harm = {"seed": 7, "curve": [[1.0, 2.0, 90.0, None]] * 5}
+        session.query(RunRow).filter_by(submission_id=submission_id, index=1).update(harm)
     assert rescore("--benchmark", "cifar10")[1]["submissions"] == 0
     code, summary = rescore("--benchmark", "digits")
 
@@ -105,23 +102,10 @@ def test_a_damaged_figure_is_restored_and_reported(submission_id, client, databa
     assert changed["changes"] == [
         {"field": "tta_seconds", "before": 0.5, "after": pytest.approx(RIGHT_TTA)},
         {"field": "runs[1].seed", "before": 7, "after": 101},
+        {"field": "runs[1].curve", "before": "5 items", "after": "8 items"},
     ]
     assert client.get(f"/api/v1/submissions/{submission_id}").json() == before
     assert version(database) == board + 1
-
-
-def test_a_result_from_before_a_figure_was_derived_gets_it(
-    submission_id, client, database, rescore
-):
-    with database.read() as session:
-        result = dict(session.get_one(Submission, submission_id).result)
-    del result["raw_tta_seconds"]
-    damage(database, submission_id, result=result)
-    view = client.get(f"/api/v1/submissions/{submission_id}").json()["result"]
-    assert view["raw_tta_seconds"] == view["tta_seconds"]
-    _, summary = rescore()
-
-    assert [c["field"] for c in summary["changed"][0]["changes"]] == ["result.raw_tta_seconds"]
 
 
 @pytest.mark.parametrize("harm", ["log gone", "log changed", "result is not JSON"])
@@ -235,41 +219,6 @@ def test_what_is_being_verified_keeps_its_definition(
             replay.ask_again(olivia)
 
 
-@contextmanager
-def holding(database, submission_id):
-    """Another server's transaction, which has locked a submission until the block ends."""
-    wanted = select(Submission.id).where(Submission.id == submission_id)
-    with database.engine.begin() as connection:
-        connection.execute(wanted.with_for_update())
-        yield
-
-
-@pytest.fixture
-def verify(client, olivia):
-    """Asks for a verification as an organiser."""
-    path = "/api/v1/submissions/{}/verifications"
-    return lambda each: client.post(path.format(each), headers=olivia.headers)
-
-
-@pytest.mark.nightly
-@ON_POSTGRESQL
-def test_a_verification_that_begins_while_a_result_is_kept_stops_it(
-    submission_id, database, verify, settings, benchmarks_dir, tmp_path, rescore
-):
-    write_another_definition(settings, benchmarks_dir, tmp_path)
-    with ThreadPoolExecutor(2) as others, holding(database, submission_id):
-        asked = others.submit(verify, submission_id)
-        wait_until_blocked(database)
-        rescored = others.submit(rescore, "--definition", "current")
-        wait_until_blocked(database, 2)
-
-    assert asked.result().status_code == 201, asked.result().text
-    code, summary, _ = rescored.result()
-    assert (code, summary["changed"]) == (1, [])
-    assert [failed["id"] for failed in summary["failed"]] == [submission_id]
-    assert "being verified" in summary["failed"][0]["error"]
-
-
 def test_oldest_submission_is_rescored_first(
     digits_submission, submit, make_log, database, rescore
 ):
@@ -311,29 +260,3 @@ def test_an_archive_gets_the_day_that_was_not_known_when_it_was_imported(
     (changed,) = summary["changed"]
     assert changed["changes"] == [{"field": "submitted_on", "before": None, "after": "2024-11-13"}]
     assert client.get(f"/api/v1/submissions/{stored}").json()["submitted_on"] == "2024-11-13"
-
-
-def figures(**changes):
-    run = {"file": "run_0.log", "curve": [[1, 2.0, 90.0, None]] * 8}
-    return {"tta_seconds": 1.0, "result": {"cv_percent": 2.0}, "runs": [run]} | changes
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "change"),
-    [
-        ({"cv_percent": 2.0, "old": 7}, {"cv_percent": 2.0}, Change("result.old", 7, None)),
-        ({"cv_percent": 2.0}, {"cv_percent": 2.0, "fresh": None},
-         Change("result.fresh", None, None)),
-    ],
-)  # fmt: skip
-def test_a_figure_that_is_on_one_side_alone_is_named(before, after, change):
-    assert differences(figures(), figures()) == []
-    assert differences(figures(result=before), figures(result=after)) == [change]
-
-
-def test_a_long_list_is_told_by_its_length():
-    after = figures(runs=[{"file": "run_0.log", "curve": [[1, 2.0, 91.0, None]] * 3}])
-
-    (change,) = differences(figures(), after)
-    assert (change.field, change.before) == ("runs[0].curve", "8 items")
-    assert change.after == [[1, 2.0, 91.0, None]] * 3

@@ -11,11 +11,13 @@ from sqlalchemy.orm.attributes import flag_modified
 from finishline.rules.run import EPOCH, LEDGER, QUALITY, SECONDS
 from finishline.rules.scoring.tta import calibrated_spread
 from server.base.board_versions import raise_board_version
+from server.base.database import utc_now
 from server.base.models import Submission
 from server.pages.home import EVIDENCE_OF_ROUND
 from tests.server.test_console import Console
 from tests.server.test_inference import publish_entry, send
 from tests.support.boards import rows_of
+from tests.support.build import send_entry
 from tests.support.pages import BROWSER, words_of
 
 BOARD = "/api/v1/leaderboards/digits"
@@ -118,29 +120,6 @@ def test_rows_of_inference_are_not_separated(client, publish_entry):
     assert read(client, "/api/v1/benchmarks/cifar10/records")["divisions"][0]["records"] == []
 
 
-def cifar10_entry():
-    from tests.support.run_logs import SubmissionParts
-
-    return SubmissionParts(
-        claim={
-            "benchmark": "cifar10",
-            "division": "open",
-            "model": "resnet",
-            "framework": "torch",
-            "system": {
-                "name": "machine",
-                "hardware_class": "gpu",
-                "processor": "cpu",
-                "processor_count": 1,
-                "memory_gib": 1,
-            },
-            "hyperparameters": {},
-            "runs": ["run.tsv"],
-        },
-        logs={"run.tsv": b"epoch\thours\ttop1Accuracy\n1\t0.1\t90.0\n2\t0.2\t94.5\n"},
-    )
-
-
 def test_a_comparison_is_welchs_with_holms_correction(enter, client):
     ids = [enter(*paces) for paces in (LEADER, NEAR, FAR)]
 
@@ -187,13 +166,10 @@ def test_equal_submissions_cannot_be_told_apart(enter, client):
     assert pair["sentence"].startswith(f"These runs cannot tell {one} and {other} apart {seen}: ")
 
 
-def test_a_single_run_and_one_that_never_arrived_are_told_so(enter, client, submit, database):
-    single, other = submit(cifar10_entry()).json()["id"], cifar10_entry()
-    other.logs = {"run.tsv": b"epoch\thours\ttop1Accuracy\n1\t0.1\t90.0\n"}
-    never = submit(other).json()["id"]
-    second = cifar10_entry()
-    second.claim["model"] = "another"
-    third = submit(second).json()["id"]
+def test_a_single_run_and_one_that_never_arrived_are_told_so(client, alice):
+    head = "epoch\thours\ttop1Accuracy\n1\t0.1\t90.0\n"
+    curves = (head + "2\t0.2\t94.5\n", head + "2\t0.2\t94.6\n", head)
+    single, third, never = (send_entry(client, alice, curve=one).json()["id"] for one in curves)
 
     pairs = read(client, COMPARE, submissions=f"{single},{third},{never}")["pairs"]
 
@@ -214,8 +190,8 @@ def test_a_list_of_ids_that_makes_no_sense_is_422(text, client):
     assert problem["expected"] == "2 to 6 different ids, separated by commas"
 
 
-def test_only_different_known_submissions_of_one_benchmark_are_compared(enter, client, submit):
-    made, other = enter(*LEADER), submit(cifar10_entry()).json()["id"]
+def test_only_different_known_submissions_of_one_benchmark_are_compared(enter, client, alice):
+    made, other = enter(*LEADER), send_entry(client, alice).json()["id"]
     for second, status in ((made, 422), (other, 422), ("nosuch", 404)):
         answer = client.get(COMPARE, params={"submissions": f"{made},{second}"})
         assert answer.status_code == status, second
@@ -226,10 +202,12 @@ def test_only_different_known_submissions_of_one_benchmark_are_compared(enter, c
 
 def test_a_record_falls_only_to_who_is_faster_beyond_chance(enter, client, database):
     first, close, fast = enter(*NEAR), enter(*LEADER), enter(0.05, 0.051, 0.052)
-    rejected = enter(0.01, 0.011, 0.012)
+    out = {"status": "rejected", "withdrawn_at": utc_now(), "embargoed": True, "eligible": False}
+    for number, (name, value) in enumerate(out.items()):
+        lower = enter(0.01, 0.011, 0.012 + number / 1000)
+        with database.write() as session:
+            setattr(session.get_one(Submission, lower), name, value)
     other_division = enter(*FAR, division="open")
-    with database.write() as session:
-        session.get_one(Submission, rejected).status = "rejected"
 
     closed, opened = read(client, RECORDS)["divisions"]
 
