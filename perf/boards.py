@@ -182,7 +182,8 @@ def submission_row(
         "processor": "a processor", "processor_count": 64, "memory_gib": 512.0,
         "accelerator": accelerator, "accelerator_count": gpus, "name": f"{gpus} x {accelerator}",
         "hardware_class": f"{gpus}-{accelerator.lower()}", "price_usd_per_hour": 2.5 * gpus,
-        "price_source": "a price list",
+        "price_source": "a price list", "pricing": "on_demand", "cloud": None,
+        "availability": None,
     }  # fmt: skip
     return {
         "id": f"perf-{number:07}", "user_id": user_id, "benchmark_id": benchmark.benchmark_id,

@@ -30,13 +30,13 @@ def connect_rooms() -> None:
     """Connect the rooms of the server; to connect them again changes nothing."""
     connect(
         {
-            SubmissionAccepted: [events.tell_submission],
+            SubmissionAccepted: [events.tell_accepted],
             VerificationWanted: [verify_by_policy],
-            SubmissionWithdrawn: [end_withdrawn, replace_withdrawn, events.tell_submission],
+            SubmissionWithdrawn: [end_withdrawn, replace_withdrawn, events.tell_withdrawn],
             EmbargoLifted: [mark_after_embargo],
             DuplicateMarked: [check_duplicate],
             OriginalReplaced: [measure_original],
-            StatusChanged: [events.tell_submission],
+            StatusChanged: [events.tell_status],
             VerificationChanged: [
                 events.tell_verification,
                 settle_calibration,

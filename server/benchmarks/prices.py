@@ -249,11 +249,6 @@ class BookCosts:
         return self._book
 
 
-def price_of_submission(session: Session, submission: Submission) -> SystemPrice:
-    """Price per hour of one submission's system, as `BookCosts.price`."""
-    return BookCosts(session).price(submission)
-
-
 def find_price(session: Session, price_id: int) -> PriceRow:
     """Read an entry by its number. Raises NotFoundError."""
     row = session.get(PriceRow, price_id)

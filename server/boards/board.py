@@ -347,18 +347,16 @@ def _other_rules(
 
     Definitions with figures that are comparable with those scored now are left out.
     """
-    earlier = sorted({placed["benchmark_sha256"] for placed in page} - {benchmark.sha256})
-    words = {sha256: _rules_in_words(session, benchmark, sha256) for sha256 in earlier}
-    return {sha256: text for sha256, text in words.items() if text is not None}
-
-
-def _rules_in_words(session: Session, benchmark: Benchmark, sha256: str) -> str | None:
-    try:
-        earlier = definition(session, sha256)
-    except RuleError:  # Written for an earlier release.
-        return f"definition {sha256[:12]}, which cannot be compared"
-    differ = rules_that_differ(earlier, benchmark)
-    return f"version {earlier.version}, other {', '.join(differ)}" if differ else None
+    words = {}
+    for sha256 in sorted({placed["benchmark_sha256"] for placed in page} - {benchmark.sha256}):
+        try:
+            earlier = definition(session, sha256)
+        except RuleError:  # Written for an earlier release.
+            words[sha256] = f"definition {sha256[:12]}, which cannot be compared"
+            continue
+        if differ := rules_that_differ(earlier, benchmark):
+            words[sha256] = f"version {earlier.version}, other {', '.join(differ)}"
+    return words
 
 
 class PreviewPart(Schema):

@@ -63,12 +63,7 @@ def encode(board: Board, write: Callable[[Board], bytes]) -> Encoded:
 
 def encode_json(board: Board) -> bytes:
     """The board as JSON."""
-    return orjson.dumps(nested_board(board))
-
-
-def nested_board(board: Board) -> Board:
-    """The board with the fields of BoardView: its entries are rows, and no columns."""
-    return board | {"entries": [nested(entry) for entry in board["entries"]]}
+    return orjson.dumps(board | {"entries": [nested(entry) for entry in board["entries"]]})
 
 
 def encode_csv(board: Board) -> bytes:

@@ -270,7 +270,9 @@ def _in_stretches(rows: Iterable[tuple[Place, RunsBehind]]) -> Iterator[Place]:
     first: tuple[Place, RunsBehind] | None = None
     for place, behind in rows:
         gap = None if first is None else visible_gap(first[1], behind)
-        if first is None or gap is None or _are_apart(place.value, first[0].value, gap):
+        # A row below the holder may have a lower time.
+        low, high = sorted((place.value or 0.0, 0.0 if first is None else first[0].value or 0.0))
+        if first is None or gap is None or high >= low * (1 + gap):
             first, shares = (place, behind), behind.may_share
             yield place
             continue
@@ -280,12 +282,6 @@ def _in_stretches(rows: Iterable[tuple[Place, RunsBehind]]) -> Iterator[Place]:
             not_separated_from=first[0].rank,
             visible_gap_percent=gap * 100.0,
         )
-
-
-def _are_apart(one: float | None, other: float | None, gap: float) -> bool:
-    """Whether two figures differ by the gap. A row below the holder may have a lower time."""
-    low, high = sorted((one or 0.0, other or 0.0))
-    return high >= low * (1 + gap)
 
 
 def visible_gap(first: RunsBehind, second: RunsBehind) -> float | None:

@@ -8,12 +8,11 @@ from functools import cached_property
 from types import SimpleNamespace
 from typing import Any, cast
 
-from pydantic.fields import FieldInfo
 from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session, undefer
 
 from finishline.api.boards import COLUMN_FIELDS
-from finishline.api.submissions import RcpView, SystemView
+from finishline.api.submissions import RcpView
 from finishline.rules.benchmarks.accelerators import Accelerator
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import training_cost_usd
@@ -66,20 +65,15 @@ COLUMNS = tuple(
 )
 RESULT_FIELDS = (
     *("tta_low_seconds", "tta_high_seconds", "cv_percent", "epochs_to_target"),
-    "evaluation_interval_seconds",
+    *("evaluation_interval_seconds", "raw_tta_seconds"),
 )
 
 
-def _defaults(fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
-    """The values of fields where nothing is known."""
-    items = fields.items()
-    return {name: None if field.is_required() else field.default for name, field in items}
-
-
-OF_MEASURED = ("measured_low_seconds", "measured_high_seconds")
-ENTRY_DEFAULTS = _defaults(COLUMN_FIELDS) | dict.fromkeys(OF_MEASURED)
-# A system that was stored before a field was known has this in it.
-SYSTEM_DEFAULTS = _defaults(SystemView.model_fields)
+# The columns of an entry where nothing is known.
+ENTRY_DEFAULTS = {
+    **{name: None if f.is_required() else f.default for name, f in COLUMN_FIELDS.items()},
+    **dict.fromkeys(("measured_low_seconds", "measured_high_seconds")),
+}
 SOURCE_NOT_CHECKED = "published, source not checked"
 JOULES_PER_KWH = 3.6e6
 # A stored result explains every step: many decoded ones at once keep the garbage collector busier
@@ -361,7 +355,7 @@ class _Details:
             "cost_price": None if price.entry is None else price.entry.id,
             "verification_id": self.verifications.get(row.id),
         }
-        system = shown["system"]
+        system = row.system
         texts = (
             *(shown["model"], shown["submitter"], shown["display_name"], shown["framework"]),
             *(system["name"], system["hardware_class"], system["accelerator"]),
@@ -389,7 +383,9 @@ class _Details:
             runs, dropped = min(started, rule.count), rule.dropped
             values = len(set(logged.convergence))
             if spread is None and row.evidence == "published":
-                spread = _spread_of([seconds * factor for seconds in logged.seconds])
+                own = log_times([seconds * factor for seconds in logged.seconds])
+                if own is not None and own.variance is not None:
+                    spread = Spread(math.sqrt(own.variance), own.count - 1)
         if spread is not None:
             step, seconds = shown["evaluation_interval_seconds"], shown["tta_seconds"]
             resolution = resolution_of(step_seconds=step, seconds=seconds) if seconds else None
@@ -443,21 +439,18 @@ class _Details:
     def _shown(self, row: Any, logged: _LoggedRuns) -> dict[str, Any]:
         result, training = row.result, self.kind == "train"
         rcp, energy = result.get("rcp"), row.energy_joules
-        system = {name: row.system.get(name, absent) for name, absent in SYSTEM_DEFAULTS.items()}
         return {
             **{name: getattr(row, name) for name in OWN_FIELDS},
             **{name: result.get(name) for name in RESULT_FIELDS},
             "submission_id": row.id,
             "submitter": row.submitter,
             "display_name": row.display_name,
-            "system": system,
             "runs_reached": result["reached"] if training else 0,
             "runs_started": result["started"] if training else 0,
             "samples_per_second": self._samples_per_second(logged),
             "quality": result["best_quality" if training else "quality"],
             "submitted_at": row.submitted_at.isoformat().replace("+00:00", "Z"),
             "submitted_on": None if row.published_on is None else row.published_on.isoformat(),
-            "raw_tta_seconds": result.get("raw_tta_seconds", row.tta_seconds),
             "rcp": None if rcp is None else RcpView(**rcp).model_dump(),
             "energy_kwh": None if energy is None else energy / JOULES_PER_KWH,
             "source": row.source,
@@ -475,10 +468,3 @@ class _Details:
             return None
         total = sum(logged.seconds)
         return sum(logged.convergence) / total if total > 0 else None
-
-
-def _spread_of(times: Sequence[float]) -> Spread | None:
-    own = log_times(times)
-    if own is None or own.variance is None:
-        return None
-    return Spread(math.sqrt(own.variance), own.count - 1)

@@ -188,8 +188,11 @@ def time_of_set(
     is_timed = all(time.reason is None for time in times)
     seconds = [time.seconds for time in times] if is_timed else []
     reached = [each for each in seconds if each is not None]
-    mean_of = measured_seconds if is_measured else partial(_olympic_seconds, benchmark)
-    raw = mean_of(seconds) if seconds else None
+    raw, dropped = None, benchmark.runs.dropped
+    if is_measured and seconds:
+        raw = measured_seconds(seconds)
+    elif len(counted := scored_places(seconds, benchmark.runs)) > 2 * dropped:
+        raw = olympic_mean([seconds[place] for place in counted], dropped=dropped)
     epochs = [time.epochs for time in times if time.epochs is not None]
     return {
         "tta_seconds": None if raw is None else raw * (factor if what_if.own_target else 1.0),
@@ -198,12 +201,6 @@ def time_of_set(
         "epochs_to_target": mean(epochs) if epochs else None,
         "runs_reached": len(reached),
     }
-
-
-def _olympic_seconds(benchmark: Benchmark, seconds: Sequence[float | None]) -> float | None:
-    counted = [seconds[place] for place in scored_places(seconds, benchmark.runs)]
-    dropped = benchmark.runs.dropped
-    return olympic_mean(counted, dropped=dropped) if len(counted) > 2 * dropped else None
 
 
 # A submission, whether the run is a measured one, and the run.

@@ -182,6 +182,7 @@ class SignedIn:
 
     caller: Caller
     ends_at: datetime
+    token_expires_at: datetime | None
 
 
 def begin_session(request: Request, token: Token) -> None:
@@ -337,6 +338,7 @@ def signed_in_or_none(request: Request, services: Services) -> SignedIn | None:
     return SignedIn(
         caller=caller_of(token, source=SOURCE),
         ends_at=ends_at(request),
+        token_expires_at=token.expires_at,
     )
 
 

@@ -32,6 +32,7 @@ from server.submissions.code import read_code, refuse_known, require_parent
 from server.submissions.duplicates import configuration_sha256, mark_duplicate
 from server.submissions.quotas import require_room_for_submission, reserve_replay
 from server.submissions.rows import (
+    SAID,
     find_published,
     new_id,
     no_result,
@@ -73,7 +74,10 @@ def accept(services: Services, caller: Caller, upload: Upload, *, key: str | Non
 
     An archive is stored with the rules it breaks, and only an organiser may submit it.
     """
-    check_idempotency_key(key)
+    if key is not None and not (key.strip() and len(key) <= MAX_KEY_LENGTH and key.isprintable()):
+        raise ContentError(
+            f"Header Idempotency-Key: expected 1 to {MAX_KEY_LENGTH} printable characters."
+        )
     find = partial(_find_earlier, services, caller, upload, key)
     accepted = find()
     try:
@@ -86,14 +90,6 @@ def accept(services: Services, caller: Caller, upload: Upload, *, key: str | Non
     if accepted.repeated:
         _name_source(services, caller, upload, accepted)
     return accepted
-
-
-def check_idempotency_key(key: str | None) -> None:
-    """Raise ContentError unless the key is absent or 1 to 200 printable characters."""
-    if key is not None and not (key.strip() and len(key) <= MAX_KEY_LENGTH and key.isprintable()):
-        raise ContentError(
-            f"Header Idempotency-Key: expected 1 to {MAX_KEY_LENGTH} printable characters."
-        )
 
 
 def _find_earlier(
@@ -175,20 +171,13 @@ def _build(session: Session, new: Checked, *, embargoed: bool) -> Submission:
         id=new_id(),
         user_id=caller.user_id,
         user=session.get_one(User, caller.user_id),
-        benchmark_id=benchmark.benchmark_id,
         benchmark_sha256=benchmark.sha256,
-        division=claim.division,
-        model=claim.model,
-        framework=claim.framework,
+        **{name: getattr(claim, name) for name in SAID},
         system=table_of(claim.system),
         hyperparameters=dict(claim.hyperparameters),
-        code_url=claim.code_url,
-        notes=claim.notes,
         claim_sha256=upload.document.sha256,
         dawnbench=dict(claim.dawnbench) if claim.dawnbench is not None else None,
         status="claimed",
-        kind=claim.kind,
-        precision=claim.precision,
         trained_with=claim.trained_with,
         tuning=table_of(claim.tuning) if claim.tuning is not None else None,
         **result_figures(new.result),

@@ -225,21 +225,17 @@ def _page(
     if wanted.until is not None and wanted.until < date.max:
         query = query.where(moment < _midnight(wanted.until + timedelta(days=1)))
     after = None if wanted.cursor is None else read_cursor(wanted.cursor)
-    keep = None if wanted.accelerator is None else _has(wanted.accelerator)
+    keep: Callable[[Row[Any]], bool] | None = None
+    if wanted.accelerator is not None:
+        model = wanted.accelerator.casefold()
+
+        def keep(row: Row[Any]) -> bool:
+            found = None if row.system is None else accelerator_of_system(row.system)
+            return found is not None and (found.model or NOT_STATED).casefold() == model
+
     return read_page(
         session, query, moment=moment, key=key, after=after, limit=limit or PAGE, keep=keep
     )
-
-
-def _has(accelerator: str) -> Callable[[Row[Any]], bool]:
-    wanted = accelerator.casefold()
-
-    def keeps(row: Row[Any]) -> bool:
-        if row.system is None:
-            return False
-        return (accelerator_of_system(row.system).model or NOT_STATED).casefold() == wanted
-
-    return keeps
 
 
 def _midnight(day: date) -> datetime:

@@ -296,22 +296,18 @@ def get_quota(session: Session, services: Services, name: Name) -> QuotaView:
 
 
 def _typed(fields: Fields) -> dict[str, int | str]:
-    return {name: _amount(name, text) for name, text in filled(fields).items() if name != "user"}
-
-
-def _amount(name: str, text: str) -> int | str:
-    """Convert a typed amount to the API's units: hours to seconds. Other text stays as it is.
-
-    Hours are rounded to seconds; a part of a submission is no amount.
-    """
-    if name not in EACH:
-        return text
-    try:
-        amount = float(text) * EACH[name]
-    except ValueError:
-        return text
-    is_whole = EACH[name] > 1 or amount.is_integer()
-    return round(amount) if math.isfinite(amount) and is_whole else text
+    """The fields of the form in the API's units: hours as seconds. Other text stays as it is."""
+    typed: dict[str, int | str] = {**filled(fields)}
+    typed.pop("user", None)
+    for name, each in EACH.items():
+        try:
+            amount = float(typed.get(name, "")) * each
+        except ValueError:
+            continue
+        # A part of a second is rounded, and a part of a submission is no amount.
+        if math.isfinite(amount) and (each > 1 or amount.is_integer()):
+            typed[name] = round(amount)
+    return typed
 
 
 @router.command(

@@ -127,8 +127,8 @@ def find_source(benchmark_id: str, commit: str | None) -> Source | None:
     return next((source for source in fitting if commit in source.commits), None)
 
 
-# Columns of a published result that its claim states.
-_SAID = (
+# Columns of a submission that its claim states as they are.
+SAID = (
     "benchmark_id", "division", "model", "framework", "kind", "code_url", "notes", "precision",
 )  # fmt: skip
 
@@ -149,7 +149,7 @@ def find_published(session: Session, new: Submission) -> str | None:
             Submission.withdrawn_at.is_(None),
             PublishedResult.organisation == new.published.organisation,
             PublishedResult.published_on == new.published.published_on,
-            *(getattr(Submission, name) == getattr(new, name) for name in _SAID),
+            *(getattr(Submission, name) == getattr(new, name) for name in SAID),
         )
     )
     alike = [name for name, system in stored if _is_part(system, new.system)]

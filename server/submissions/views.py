@@ -53,12 +53,11 @@ EXAMPLE_CLAIM = {
 
 
 def result_view(submission: Submission, price: SystemPrice) -> ResultView | InferenceResultView:
-    """View of a stored result; one from before normalisation has its time as the raw one."""
+    """View of a stored result."""
     stored = submission.result | {"eligible": submission.eligible}
     if submission.kind == "inference":
         return InferenceResultView(**stored)
-    raw = {"raw_tta_seconds": stored["tta_seconds"]}
-    return ResultView(**(raw | stored | _costs(submission, price)))
+    return ResultView(**(stored | _costs(submission, price)))
 
 
 def cost_basis(system: dict[str, Any], price: SystemPrice) -> CostBasisView | None:
@@ -125,8 +124,16 @@ def submission_view(
     """
     benchmark = benchmark or definition(session, submission.benchmark_sha256)
     costs = costs or BookCosts(session)
-    published = published_verification(submission)
-    kind = "code" if submission.trained_package is not None else "logs"
+    published, withdrawal = published_verification(submission), None
+    if submission.withdrawn_at is not None:
+        withdrawal = WithdrawalView(
+            at=submission.withdrawn_at,
+            by=submission.withdrawn_by or "",
+            reason=submission.withdrawn_because or "",
+        )
+    package = submission.trained_package
+    kind = "code" if package is not None else "logs"
+    shows_factors = package is not None and sees_source(viewer_of(session), submission)
     return SubmissionView.of(
         submission,
         kind="inference" if submission.kind == "inference" else kind,
@@ -147,10 +154,10 @@ def submission_view(
         published_verification=published.id if published is not None else None,
         pending_decisions=[item.id for item in pending_verifications(submission)],
         under_embargo=submission.embargoed,
-        withdrawal=_withdrawal_view(submission),
+        withdrawal=withdrawal,
         retirement=submission.retirement and WithdrawalView(**submission.retirement),
         waivers=submission.waivers or (),
-        package=_package_view(session, submission),
+        package=package and package_view(package, with_files=False, with_factors=shows_factors),
         check=submission.check_word,
         claimed_seconds=submission.tta_seconds,
         source=None if submission.published is None else submission.published.source,
@@ -162,14 +169,6 @@ def changed_view(session: Session, submission: Submission) -> SubmissionView:
     session.flush()
     session.refresh(submission)
     return submission_view(session, submission)
-
-
-def _package_view(session: Session, submission: Submission) -> PackageView | None:
-    package = submission.trained_package
-    if package is None:
-        return None
-    shows = sees_source(viewer_of(session), submission)
-    return package_view(package, with_files=False, with_factors=shows)
 
 
 def package_view(
@@ -191,16 +190,6 @@ def package_view(
         precision=manifest["precision"],
         factors=(manifest["factors"] or {}) if shows_factors else {},
         files=[PackageFileView(name=name, size_bytes=len(text.encode())) for name, text in files],
-    )
-
-
-def _withdrawal_view(submission: Submission) -> WithdrawalView | None:
-    if submission.withdrawn_at is None:
-        return None
-    return WithdrawalView(
-        at=submission.withdrawn_at,
-        by=submission.withdrawn_by or "",
-        reason=submission.withdrawn_because or "",
     )
 
 

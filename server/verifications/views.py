@@ -59,7 +59,7 @@ from server.base.standing import (
 )
 from server.base.visibility import ORGANISER, ranks, sees_source, viewer_of
 from server.benchmarks.definitions import definition
-from server.benchmarks.prices import SystemPrice, price_of_submission
+from server.benchmarks.prices import BookCosts, SystemPrice
 from server.people.declared import Routes
 from server.verifications.head_to_heads import judged_head_to_head, threshold_of
 from server.verifications.jobs import trainings_of
@@ -324,7 +324,7 @@ def backend_views(
     if benchmark.latency is None or not ordered:
         return []
     submission = verification.submission
-    price = None if submission is None else price_of_submission(session, submission)
+    price = None if submission is None else BookCosts(session).price(submission)
     return [
         _backend_view(item, run, benchmark, price, warmup_items=benchmark.latency.warmup_items)
         for run in report.runs
