@@ -1,4 +1,4 @@
-"""Marks in a board's rows: times as bars, runs as dots, and rows not separated."""
+"""Marks in rows: times as bars, runs as dots, a row among its neighbours, rows not separated."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from finishline.rules.ranking import ranked_seconds
-from web.formats import TimeFormat
+from web.formats import DASH, TimeFormat
 
 Entry = Mapping[str, Any]
 # The bar of the shortest time, so that it can be seen.
@@ -98,3 +98,50 @@ def _offset(seconds: float, middle: float) -> float:
     if seconds <= 0 or middle <= 0:
         return 0.0
     return max(-FURTHEST, min(FURTHEST, math.log(seconds / middle)))
+
+
+@dataclass(frozen=True)
+class Whisker:
+    """A row among its neighbours on the board: its time and interval in percent of the widest."""
+
+    place: str
+    name: str
+    text: str
+    at: float
+    low: float | None
+    high: float | None
+    is_own: bool
+    address: str
+
+
+def whiskers(places: Sequence[Entry], own: str, shown: TimeFormat) -> list[Whisker]:
+    """The neighbours of a submission on one scale of time, in the order of the board.
+
+    A place has `seconds` with the ends of its interval, or None where they are not known.
+    """
+    timed = [place for place in places if place["seconds"] is not None]
+    ends = [
+        value for p in timed for value in (p["seconds"], p["low"], p["high"]) if value is not None
+    ]
+    if not ends:
+        return []
+    low, high = min(ends), max(ends)
+    span = (high - low) or high or 1.0
+    low, span = low - 0.04 * span, 1.08 * span
+
+    def at(value: float) -> float:
+        return float(100 * (value - low) / span)
+
+    return [
+        Whisker(
+            place=place["place"] or DASH,
+            name=place["name"],
+            text=shown(place["seconds"]),
+            at=at(place["seconds"]),
+            low=None if place["low"] is None else at(place["low"]),
+            high=None if place["high"] is None else at(place["high"]),
+            is_own=place["submission_id"] == own,
+            address=f"/submissions/{place['submission_id']}",
+        )
+        for place in timed
+    ]

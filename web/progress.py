@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from finishline.rules.benchmarks.quality import GREATEST
 from finishline.rules.text import count_text
 from finishline.rules.verification.head_to_head import Side
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
@@ -185,31 +184,6 @@ def _run_row(verification: View, index: int, curve: Sequence[View] | None) -> di
     count = None if curve is None else len(curve)
     side = side_of(verification, index) or _variant(verification, index)
     return {"index": index, "side": side, "evaluations": count, "failure": None} | figures
-
-
-def replay_rows(
-    verification: Mapping[str, Any], race: Mapping[str, Any] | None = None
-) -> list[dict[str, Any]]:
-    """Every evaluation of the replay beside its control point, the table twin of the chart.
-
-    Until there is a report they are those of the race so far.
-    """
-    report = verification["report"] or race or {"runs": ()}
-    # A band computed from a spread may pass what a quality can be.
-    most = GREATEST.get(verification["target"]["unit"]) or math.inf
-    bands = {
-        point["index"]: {
-            **point,
-            "lower": max(0.0, point["lower"]),
-            "upper": min(most, point["upper"]),
-        }
-        for point in verification["control_points"]
-    }
-    return [
-        {**evaluation, "run": run["index"], "index": index, "band": bands.get(index)}
-        for run in report["runs"]
-        for index, evaluation in enumerate(run["evaluations"], start=1)
-    ]
 
 
 MOST_ROWS = 40

@@ -27,11 +27,11 @@ from server.pages.declared import Context, public_page
 from server.pages.entries import measured_curves
 from server.pages.queries import logged_curves
 from server.people.declared import Routes
-from web.board_chart import AGAINST
 from web.board_table import board_query
-from web.chart_parts import names_of
 from web.charts import BY_NAME, CHARTS, BoardChart
-from web.curves_chart import MOST_EVALUATIONS
+from web.charts.curves import MOST_EVALUATIONS
+from web.charts.parts import names_of
+from web.charts.tradeoffs import AGAINST
 
 MOST_SELECTED = 12
 # Fields of a query that leave the official ranking of a division as it is, in any order.
@@ -214,7 +214,7 @@ def board_chart_figure(
 ) -> dict[str, Any]:
     """Figure of a chart, of the entries that pass the board's filters."""
     chart, benchmark = find_chart(name), find_benchmark(services.benchmarks, benchmark_id)
-    return chart.figure(chart_view(session, benchmark, chart, query))
+    return chart.draw(chart_view(session, benchmark, chart, query)).figure
 
 
 @public_page("/benchmarks/{benchmark_id}/charts", "board_chart.html", to_all=True)
@@ -232,15 +232,13 @@ def board_chart_page(
     """A chart on a page of its own, with its choices and its figures as a table."""
     chart, benchmark = find_chart(name), find_benchmark(services.benchmarks, benchmark_id)
     view = chart_view(session, benchmark, chart, query)
-    layout = chart.figure(view)["layout"]
-    meta = layout.get("meta", {})
+    drawn = chart.draw(view)
     return {
         **{each: view[each] for each in ("benchmark", "facts", "dates", "trainings", "time")},
         "chart": chart,
-        "about": meta.get("about", chart.about),
-        "empty": meta.get("empty"),
-        "height": layout.get("height"),
-        "table": chart.table(view).without_empty_columns(),
+        "drawn": drawn,
+        "about": drawn.meta.get("about", chart.about),
+        "table": drawn.table.without_empty_columns(),
         "board": view.get("board"),
         "note": view.get("note"),
         "choices": _choices(view) if chart.selected else [],

@@ -21,13 +21,12 @@ from server.boards.live import read_race
 from server.boards.records import DivisionRecords, lowest_records, records_by_benchmark
 from server.pages.board import times_fitting, times_of
 from server.pages.declared import Context, public_page
-from server.pages.entries import untimed_runs
-from server.verifications.views import VerificationLine, latest_verdicts, live_verifications
-from server.verifications.views import line as summarise
+from server.verifications.views import VerificationLine, latest_verdicts, live_verifications, view
+from web.charts.parts import Chart
+from web.charts.verification import replay_chart
 from web.formats import SECONDS, TimeFormat
 from web.home_words import Shown, families, round_matrix
 from web.names import named
-from web.race import Lanes, race_lanes
 
 
 def round_views(benchmark: Benchmark, counts: Counts) -> list[dict[str, Any]]:
@@ -123,28 +122,28 @@ def _totals(counts: Iterable[Counts]) -> dict[str, int]:
 def _race(
     session: Session, times: Mapping[str, TimeFormat], lines: Iterable[VerificationLine]
 ) -> dict[str, Any] | None:
-    """The first verification with an evaluation; None where no training was replayed."""
+    """The first verification with a run of two evaluations, which make a line; None without one."""
     for line in lines:
-        if line.kind in RACES and (lanes := _lanes(session, times, line)) is not None:
-            return {"line": line, "lanes": lanes}
+        if line.kind not in RACES:
+            continue
+        chart = _chart(session, times, line)
+        if any(len(trace["x"]) > 1 for trace in chart.figure["data"] if "run" in trace["meta"]):
+            return {"line": line, "chart": chart}
     return None
 
 
-def _lanes(
-    session: Session, times: Mapping[str, TimeFormat], line: VerificationLine
-) -> Lanes | None:
-    """A race as lanes; one that has ended is read once for each version of its board."""
+def _chart(session: Session, times: Mapping[str, TimeFormat], line: VerificationLine) -> Chart:
+    """The curves of a verification; if it has ended, drawn once for each version of its board."""
 
-    def read() -> Lanes | None:
+    def draw() -> Chart:
         verification = find_verification(session, line.id)
         race = read_race(session, verification).model_dump(mode="json")
-        shown = summarise(session, verification).model_dump(mode="json")
-        time = times.get(line.benchmark, SECONDS)
-        return race_lanes(shown, race, time, untimed_runs(verification))
+        shown = view(session, verification).model_dump(mode="json")
+        return replay_chart(shown, race, times.get(line.benchmark, SECONDS))
 
     if line.outcome is None:
-        return read()
-    return cached_for_board(session, line.benchmark, f"race {line.id}", read)
+        return draw()
+    return cached_for_board(session, line.benchmark, f"race {line.id}", draw)
 
 
 MOST_SHOWN = 200

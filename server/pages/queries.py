@@ -26,7 +26,7 @@ from server.pages.board import times_of
 from server.pages.declared import Context
 from server.pages.entries import measured_curves
 from server.verifications.views import line, view
-from web.chart_parts import even_sample
+from web.charts.parts import even_sample
 from web.compare import neighbour_names
 from web.formats import SECONDS
 from web.names import hardware_words

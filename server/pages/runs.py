@@ -16,7 +16,7 @@ from server.pages.declared import Context, public_page
 from server.pages.queries import sampled_curve, submission_context, title_of
 from server.submissions.code import FileDifference, difference, find_source
 from server.submissions.lists import find_run, find_submission
-from web.charts import curves_figure
+from web.charts.curves import runs_chart
 from web.formats import visible
 
 MOST_EVALUATIONS = 2_000
@@ -45,7 +45,7 @@ def run_page(
         lines, goes_on = read_lines(log, first=first, count=LINES)
     return context | {
         "run": RunView.of(run),
-        "chart": curves_figure([curve], context["benchmark"]["target"], time=context["time"]),
+        "chart": runs_chart([curve], context["benchmark"]["target"], time=context["time"]),
         "first": first,
         "lines": lines,
         "page": page,

@@ -54,7 +54,7 @@ from server.submissions.standing_changes import (
 )
 from server.verifications.requests import AskedFor, why_no_room
 from server.verifications.views import view
-from web.charts import curves_figure
+from web.charts.curves import runs_chart
 from web.citation import badge_endpoint, badge_svg
 
 View = Mapping[str, Any]
@@ -206,7 +206,7 @@ def _shown(
     if found is not None:
         row = find_verification(session, found)
         verification = view(session, row).model_dump(mode="json")
-        shown = shown_verification(session, row, verification, ghost)
+        shown = shown_verification(session, row, verification, context["time"], ghost)
     curves = []
     if is_measured and tab == "result":
         if {
@@ -216,12 +216,17 @@ def _shown(
             curves = ranking_curves(session, submission)
     elif submission.kind == "train" and (tab == "runs" or (tab == "result" and not shown)):
         curves = submission_with_curves(session, submission)
-    if curves and tab == "result":
+    if curves:
+        is_result = tab == "result"
         benchmark = definition(session, submission.benchmark_sha256)
-        ghosts, _ = read_ghosts(session, submission, benchmark)
-        records = [g.model_dump(mode="json") for g in ghosts if g.role == "record" and not g.is_own]
-        target = context["benchmark"]["target"]
-        chart = curves_figure(curves, target, ghosts=records, time=context["time"])
+        ghosts = read_ghosts(session, submission, benchmark)[0] if is_result else []
+        chart = runs_chart(
+            curves,
+            context["benchmark"]["target"],
+            [] if is_result else context["control_points"],
+            [g.model_dump(mode="json") for g in ghosts if g.role == "record" and not g.is_own],
+            time=context["time"],
+        )
     return {"shown": shown, "curves": curves, "chart": chart, "is_measured": is_measured}
 
 

@@ -24,8 +24,8 @@ from server.verifications.proofs import list_keys
 from server.verifications.queue import get_queue, read_place
 from server.verifications.worker_endpoints import CursorDep, count_workers, get_worker, list_workers
 from server.verifications.workers import IS_CANARY, list_probes, read_probes
-from web.race import race_lanes
-from web.replay_chart import calibration_figure, replay_figure
+from web.charts.verification import calibration_chart, replay_chart
+from web.formats import TimeFormat
 
 router = Routes(include_in_schema=False)
 GhostQuery = Annotated[Literal["record", "claim"] | None, Query()]
@@ -39,27 +39,19 @@ def verification_page(
     verification = find_verification(session, verification_id)
     context = verification_context(session, services, verification)
     shown = context.pop("verification")
-    return context | {"shown": shown_verification(session, verification, shown, ghost)}
-
-
-@public_page("/verifications/{verification_id}/race", "race_page.html")
-def race_page(session: Session, services: Services, verification_id: str) -> Context:
-    """A race on the whole screen, a lane for each run and ghost: live, or to be replayed."""
-    verification = find_verification(session, verification_id)
-    context = verification_context(session, services, verification)
-    race = read_race(session, verification).model_dump(mode="json")
-    untimed = untimed_runs(verification)
-    lanes = race_lanes(context["verification"], race, context["time"], untimed)
-    return context | {"lanes": lanes}
+    time = context["time"]
+    return context | {"shown": shown_verification(session, verification, shown, time, ghost)}
 
 
 def shown_verification(
-    session: Session, row: Verification, verification: Context, ghost: str | None
+    session: Session, row: Verification, verification: Context, time: TimeFormat, ghost: str | None
 ) -> Context:
     """A verification as its page and its submission's show it, with its race and its place."""
     race = read_race(session, row).model_dump(mode="json")
+    is_code = row.submission is not None and row.submission.trained_with == "package"
     return {
         "verification": verification,
+        "chart": replay_chart(verification, race, time, is_code=is_code),
         "race": race,
         "ghost": ghost,
         "place": _place(session, row),
@@ -82,12 +74,12 @@ def _parts(verification: Verification) -> list[str]:
 
 
 @router.read("/verifications/{verification_id}/charts/replay.json")
-def replay_chart(session: Session, services: Services, verification_id: str) -> Context:
+def replay_figure(session: Session, services: Services, verification_id: str) -> Context:
     """A replay's curves beside its ghosts and against the band."""
     verification = find_verification(session, verification_id)
     context = verification_context(session, services, verification)
     race = read_race(session, verification).model_dump(mode="json")
-    return replay_figure(context["verification"], race, context["time"])
+    return replay_chart(context["verification"], race, context["time"]).figure
 
 
 def _place(session: Session, verification: Verification) -> Context | None:
@@ -153,7 +145,7 @@ def calibration_page(
         "comparison": views.compare_calibrations(
             session, calibration_id, None if second is None else second.id
         ),
-        "bands": calibration_figure(shown["sizes"], runs, plain(benchmark.target)),
+        "bands": calibration_chart(shown["sizes"], runs, plain(benchmark.target)),
         "benchmark": benchmark,
         "judging": judging and judging.id,
         "others": [each for each in listed.calibrations if each.id != calibration_id],

@@ -92,3 +92,5 @@ def test_result_tab_shows_the_runs_that_make_the_time(verify, replay, client):
     assert "Its measured runs" in page
     drawn = page.split("Its measured runs")[1].split("</section>")[0]
     assert all(f"run {number}" in drawn for number in range(1, runs + 1))
+    rows = drawn.split("<tbody>")[1].count("<tr>")  # The same curves, without scripts.
+    assert rows >= 2 * runs

@@ -49,7 +49,7 @@ def test_of_very_many_evaluations_a_page_shows_an_even_sample(
     pages = (f"/submissions/{ids[0]}?tab=runs", f"/compare?ids={ids[0]},{ids[1]}")
     shown = [client.get(page, headers=BROWSER).text for page in pages]
     assert not any("evenly apart" in page for page in shown)
-    assert all("All evaluations as a table" in page for page in shown)
+    assert all('id="evaluations-table"' in page for page in shown)
 
     monkeypatch.setattr("server.pages.queries.MOST_EVALUATIONS", 4 * runs)
     monkeypatch.setattr("server.pages.queries.FEWEST_OF_A_RUN", 1)
@@ -57,7 +57,7 @@ def test_of_very_many_evaluations_a_page_shows_an_even_sample(
     for page, times in zip(shown, (1, 2), strict=True):
         words = f"{times * 4 * runs} of {times * 8 * runs} evaluations are shown, evenly spaced"
         assert words in page
-        table = page[page.index('<details id="evaluations">') :].split("</details>")[0]
+        table = page[page.index('id="evaluations-table"') :].split("</details>")[0]
         numbers = re.findall(r'</td>\s*<td class="r num[^"]*">(\d+)</td>\s*<td', table)
         assert numbers == ["1", "3", "6", "8"] * runs * times
 

@@ -339,7 +339,7 @@ def test_runs_so_far_are_those_of_the_latest_attempt_then_the_reports(
     assert (second["index"], second["status"], second["evaluations"]) == (1, None, [])
     page = client.get(f"/verifications/{replay.verification_id}?ghost=claim").text
     assert 'data-ghost="the claim"' in page
-    assert 'id="evaluation-rows"' in page
+    assert 'data-live="evaluations"' in page
     replay.change(grant["attempt_id"], lease_expires_at=utc_now() - timedelta(hours=1))
     expire_leases(database)
     race = race_of(client, replay.verification_id)

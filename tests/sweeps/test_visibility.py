@@ -260,7 +260,7 @@ READ = {
         "/search", "/submissions", "/submissions/{submission_id}",
         "/submissions/{submission_id}/badge.svg", "/submissions/{submission_id}/runs/{index}",
         "/submissions/{submission_id}/verify", "/verifications",
-        "/verifications/{verification_id}", "/verifications/{verification_id}/race", "/workers",
+        "/verifications/{verification_id}", "/workers",
         "/workers/{name}",
     },
     SOURCE: {

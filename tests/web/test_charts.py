@@ -19,64 +19,48 @@ from tests.web.views import (
     board,
     curve,
     entry,
-    ghost,
     race,
     reported,
     run_set,
     system,
     verification,
 )
-from web.board_chart import front_entries, pareto_figure, pareto_table
-from web.chart_parts import names_of, series_marks, thin_entries, time_axis
-from web.charts import curves_figure
-from web.curves_chart import (
+from web.charts.curves import (
     MOST_EVALUATIONS,
-    convergence_curves_figure,
-    convergence_figure,
+    board_curves_chart,
     overlaid_curves,
-    run_times_figure,
+    run_times_chart,
+    runs_chart,
 )
-from web.distribution_chart import box_of, distribution_figure, reached_by, survival_table
+from web.charts.hardware import roofline_chart, scaling_families
+from web.charts.parts import names_of, series_marks, time_axis
+from web.charts.records import record_sparkline, records_chart
+from web.charts.spread import box_of, distribution_chart, reached_by, survival_chart
+from web.charts.tradeoffs import front_entries, pareto_chart, thin_entries
+from web.charts.verification import (
+    calibration_chart,
+    convergence_chart,
+    head_to_head_chart,
+    replay_chart,
+)
 from web.formats import SECONDS, TimeFormat, time_format
-from web.race import race_lanes
-from web.records_chart import record_sparkline, records_figure, records_table
-from web.replay_chart import calibration_figure, head_to_head_figure, largest_shift, replay_figure
-from web.scaling_chart import scaling_families
-from web.workers import canary_line, roofline_figure
+from web.workers import canary_line
 
 MINUTES = TimeFormat("min")
 
 
-def traces(figure, **meta):
+def traces(drawn, **meta):
     """Traces by name. The plotly package refuses a figure that its library could not draw."""
-    go.Figure(figure)
+    go.Figure(drawn.figure)
     return {
         trace["name"]: trace
-        for trace in figure["data"]
+        for trace in drawn.figure["data"]
         if meta.items() <= trace.get("meta", {}).items()
     }
 
 
 def priced(name, seconds, usd, **changes):
     return entry(submission_id=name, tta_seconds=seconds, cost_usd=usd, **changes)
-
-
-def test_front_holds_what_nothing_beats_in_both():
-    rows = [
-        priced("fast", 10.0, 9.0),
-        priced("beaten", 20.0, 10.0),
-        priced("middle", 30.0, 5.0),
-        priced("cheap", 40.0, 1.0),
-        priced("rejected", 5.0, 0.5, rank=None, status="rejected"),
-    ]
-    drawn = traces(pareto_figure(board(*rows)))
-
-    front = drawn.pop("Pareto front")
-    assert (front["x"], front["y"]) == ([1.0, 5.0, 9.0], [40.0, 30.0, 10.0])
-    (dots,) = drawn.values()
-    assert sorted(dots["x"]) == [1.0, 5.0, 9.0, 10.0]
-    table = pareto_table(board(*rows))
-    assert sorted(row.cells[-1] for row in table.rows) == ["$1.00", "$10.00", "$5.00", "$9.00"]
 
 
 @given(st.lists(st.tuples(st.integers(1, 5), st.integers(1, 5)), max_size=12))
@@ -90,7 +74,7 @@ def test_front_holds_what_no_other_dominates(points):
         for number, mine in enumerate(points)
         if any(t <= mine[0] and c <= mine[1] and (t, c) != mine for t, c in points)
     }
-    front = front_entries(rows)
+    front = front_entries(rows, "cost_usd")
 
     assert {row["submission_id"] for row in front} == {r["submission_id"] for r in rows} - dominated
     assert [row["cost_usd"] for row in front] == sorted(row["cost_usd"] for row in front)
@@ -102,44 +86,31 @@ def test_front_of_quality_holds_the_best_at_each_time():
         entry(submission_id=name, tta_seconds=seconds, quality=quality)
         for name, (seconds, quality) in qualities.items()
     ]
-    higher = front_entries(rows, "quality")
-    lower = front_entries(rows, "quality", lower_quality=True)
+    higher = front_entries(rows, "quality", more_is_better=True)
+    lower = front_entries(rows, "quality")
 
     assert [row["submission_id"] for row in higher] == ["fast", "good"]
     assert [row["submission_id"] for row in lower] == ["fast"]
 
 
-def test_evidence_differs_in_shape():
-    rows = [priced("a", 1.0, 1.0), priced("b", 2.0, 0.5, evidence="claimed", check="none")]
-    dots = [t for t in pareto_figure(board(*rows))["data"] if t["mode"] == "markers"]
-    assert len({str(trace["marker"]["symbol"]) for trace in dots}) == 2
-
-
 def test_times_without_costs_have_their_intervals():
-    whiskers = traces(pareto_figure(board(priced("a", 0.85, None), priced("b", 1, None))))
+    whiskers = traces(pareto_chart(board(priced("a", 0.85, None), priced("b", 1, None))))
     assert whiskers["95 % interval of the mean"]["x"] == [0.79, 0.91, None, 0.79, 0.91, None]
 
 
-def test_of_five_thousand_the_front_and_the_measured_are_drawn():
+def test_of_five_thousand_the_front_and_a_sample_are_drawn():
     rows = [
-        priced(
-            f"s{i}",
-            100.0 + i,
-            9000.0 - (i if i % 50 == 0 else 0),
-            rank=i + 1,
-            evidence="measured" if i % 100 == 7 else "claimed",
-            check=None if i % 100 == 7 else "none",
-        )
+        priced(f"s{i}", 100.0 + i, 9000.0 - (i if i % 50 == 0 else 0), rank=i + 1)
         for i in range(5000)
     ]
-    front = {row["submission_id"] for row in front_entries(rows)}
+    front = front_entries(rows, "cost_usd")
     drawn = {row["submission_id"] for row in thin_entries(rows, front)}
 
     assert len(front) == 100
-    assert front | {f"s{i}" for i in range(7, 5000, 100)} <= drawn
-    figure = pareto_figure(board(*rows))
-    assert len(drawn) == sum(len(trace["x"]) for trace in figure["data"][1:]) == 500
-    assert figure["layout"]["meta"]["note"].startswith("500 of 5,000 shown")
+    assert {row["submission_id"] for row in front} <= drawn
+    found = pareto_chart(board(*rows))
+    assert len(drawn) == sum(len(trace["x"]) for trace in found.figure["data"][1:]) == 500
+    assert found.meta["note"].startswith("500 of 5,000 shown")
 
 
 @pytest.mark.parametrize(
@@ -175,13 +146,14 @@ def test_records_are_steps_beside_what_was_no_record():
     lower = mark("lower", "2026-06-01T10:00:00+00:00", 14.9, holder="second", reason=reason)
     first, second = mark("first", "2026-01-10", 20.0), mark("second", "2026-05-01", 15.0)
     divisions = [{"division": "closed", "records": [first, second], "not_records": [lower]}]
-    steps, others = records_figure(divisions)["data"]
+    found = records_chart(divisions)
+    steps, others = found.figure["data"]
 
     assert steps["line"]["shape"] == "hv"
     assert steps["y"] == [20.0, 15.0, 15.0]
     assert steps["x"][-1] == others["x"][0] == "2026-06-01T10:00:00+00:00"
     assert others["y"] == [14.9]
-    rows = records_table(divisions).rows
+    rows = found.table.rows
     assert [row.address for row in rows][-1] == "/submissions/lower"
     assert (rows[-1].cells[0], rows[-1].cells[6]) == ("lower", reason)
 
@@ -193,18 +165,19 @@ def test_each_board_has_one_legend_entry():
         {"division": "open", "hardware_class": "h100", "records": [first], "not_records": [lower]},
         {"division": "open", "hardware_class": "cpu", "records": [other], "not_records": []},
     ]
-    data = records_figure(divisions)["data"]
+    found = records_chart(divisions)
+    data = found.figure["data"]
 
     legend = [trace["name"] for trace in data if trace.get("showlegend", True)]
     assert legend == ["open, h100", "open, cpu"]
-    assert {row.cells[4] for row in records_table(divisions).rows} == set(legend)
-    assert {row.cells[4] for row in records_table(divisions[:1]).rows} == {"open"}
+    assert {row.cells[4] for row in found.table.rows} == set(legend)
+    assert {row.cells[4] for row in records_chart(divisions[:1]).table.rows} == {"open"}
 
 
 def test_records_of_one_day_have_an_axis_of_hours():
     dates = ("2026-06-01T10:00:00+00:00", "2026-06-01T10:20:00+00:00")
     marks = [mark(date, date, 20.0) for date in dates]
-    figure = records_figure([{"division": "open", "records": marks, "not_records": []}])
+    figure = records_chart([{"division": "open", "records": marks, "not_records": []}]).figure
 
     low, high = map(datetime.fromisoformat, figure["layout"]["xaxis"]["range"])
     assert high - low < timedelta(hours=1)
@@ -232,7 +205,7 @@ def test_box_has_the_quartiles_of_numpy(seconds):
 def test_spread_shows_every_run_that_reached():
     many = run_set(entry(submission_id="many"), 1.0, 2.0, 3.0, 4.0, None)
     few = run_set(entry(submission_id="few", evidence="claimed", check="none"), 2.0, None)
-    boxes, medians, *dots = distribution_figure([many, few])["data"]
+    boxes, medians, *dots = distribution_chart([many, few]).figure["data"]
 
     assert boxes["x"] == [1.75, 3.25, 3.25, 1.75, 1.75, None]
     assert medians["x"] == [2.5, 2.5, None]
@@ -243,7 +216,7 @@ def test_run_that_missed_keeps_the_share_below_one():
     one = run_set(entry(), 4.0, 2.0, None, 2.0, None)
 
     assert reached_by(one["runs"]) == [(0.0, 0.0), (2.0, 0.4), (4.0, 0.6)]
-    cells = survival_table([one]).rows[0].cells
+    cells = survival_chart([one]).table.rows[0].cells
     assert cells[5:8] == ("2.00\u00a0s", "4.00\u00a0s", "–")
 
 
@@ -282,11 +255,11 @@ def test_curves_of_a_board_are_thinned_and_have_the_reference():
     one["runs"][0]["curve"] = [
         {"epoch": j / 10, "seconds": j, "samples": j, "quality": 50.0} for j in range(1, 2001)
     ]
-    figure = convergence_curves_figure([one], TARGET, POINTS)
+    figure = board_curves_chart([one], TARGET, POINTS)
 
     reference = traces(figure, view="epochs")["reference mean"]
     assert reference["y"] == [point["mean"] for point in POINTS]
-    series = [t for t in figure["data"] if t["meta"]["paint"] == "series"]
+    series = [t for t in figure.figure["data"] if t["meta"]["paint"] == "series"]
     assert [t["meta"]["view"] for t in series] == ["seconds", "epochs", "seconds", "epochs"]
     assert len(series[0]["x"]) == MOST_EVALUATIONS
     assert (series[1]["x"][0], series[1]["x"][-1]) == (0.1, 200.0)
@@ -294,7 +267,7 @@ def test_curves_of_a_board_are_thinned_and_have_the_reference():
 
 def test_curves_of_a_submission_have_the_band_of_the_reference():
     runs = [{"file": f"run_{i}.log", "curve": curve(0.11 + i)} for i in range(2)]
-    figure = curves_figure(runs, TARGET, POINTS)
+    figure = runs_chart(runs, TARGET, POINTS)
 
     seconds = traces(figure, view="seconds")
     assert seconds["run_1.log"]["x"] == pytest.approx([1.11 * j for j in range(1, 9)])
@@ -302,7 +275,7 @@ def test_curves_of_a_submission_have_the_band_of_the_reference():
     band = traces(figure, view="epochs")["control-point band"]
     assert band["x"] == pytest.approx(range(1, 11))
     assert band["y"] == [point["upper"] for point in POINTS]
-    assert figure["layout"]["shapes"][0]["y0"] == 97.5
+    assert figure.figure["layout"]["shapes"][0]["y0"] == 97.5
 
 
 @pytest.mark.parametrize(
@@ -316,17 +289,17 @@ def test_curves_of_a_submission_have_the_band_of_the_reference():
 def test_band_lies_at_the_epochs_of_evaluations(indexes, of_points, places):
     points = [{"index": j, "epoch": 0.5 * j, "seconds": 1.0 * j, "quality": 50.0} for j in indexes]
     band = [{"index": j, "mean": 50, "lower": 40, "upper": 60} for j in of_points]
-    figure = curves_figure([{"file": "a.log", "curve": points}], TARGET, band)
+    figure = runs_chart([{"file": "a.log", "curve": points}], TARGET, band)
     assert traces(figure)["control-point band"]["x"] == places
 
 
 def test_logs_without_epochs_are_drawn_by_evaluation():
     points = [{"epoch": None, "seconds": 7200.0 * j, "quality": 50.0} for j in (1, 2)]
     for figure in (
-        curves_figure([{"file": "a.log", "curve": points}], TARGET, time=MINUTES),
+        runs_chart([{"file": "a.log", "curve": points}], TARGET, time=MINUTES),
         overlaid_curves([compared("a", points)], ["a"], TARGET, MINUTES),
     ):
-        assert [trace["x"] for trace in figure["data"]] == [[120.0, 240.0], [1, 2]]
+        assert [trace["x"] for trace in figure.figure["data"]] == [[120.0, 240.0], [1, 2]]
 
 
 def compared(hardware, *curves):
@@ -338,7 +311,7 @@ def test_compared_submissions_have_one_colour_each():
     both = [compared("fast", curve(), curve()), compared("slow", curve(0.2))]
     shown = [
         trace
-        for trace in overlaid_curves(both, ["fast", "slow"], TARGET)["data"]
+        for trace in overlaid_curves(both, ["fast", "slow"], TARGET).figure["data"]
         if trace["meta"]["view"] == "seconds"
     ]
     assert [trace["meta"]["series"] for trace in shown] == [0, 0, 1]
@@ -351,9 +324,9 @@ def test_run_times_stand_beside_the_interval_of_their_mean():
            "tta_seconds": 660.0, "tta_low_seconds": 540.0, "tta_high_seconds": 780.0}  # fmt: skip
     single = one | {"run_seconds": [1200.0], "tta_low_seconds": None, "tta_high_seconds": None}
     missed = single | {"run_seconds": [], "tta_seconds": None}
-    figure = run_times_figure([one, missed, single], ["fast", "missed", "slow"], MINUTES)
+    figure = run_times_chart([one, missed, single], ["fast", "missed", "slow"], MINUTES)
 
-    first, second, interval = figure["data"]
+    first, second, interval = figure.figure["data"]
     assert (first["x"], first["y"]) == ([-0.25, 0.0, 0.25], [10.0, 11.0, 12.0])
     assert (second["x"], second["y"]) == ([2], [20.0])
     assert interval["y"] == [9.0, 13.0]
@@ -372,10 +345,10 @@ def test_convergence_has_envelope_limit_points_and_submissions():
             "points": points, "envelope": [p for p in points if not p["pruned"]],
             "submissions": [place, place | {"id": "sub-2", "verdict": "fail", "mean": 5.0}],
             "left_out": 0}  # fmt: skip
-    figure = convergence_figure(view)
+    figure = convergence_chart(view)
     found = traces(figure)
 
-    assert figure["layout"]["xaxis"]["type"] == "log"
+    assert figure.figure["layout"]["xaxis"]["type"] == "log"
     assert found["reference mean"]["x"] == [64, 4096]
     assert found["reference point"]["y"] == [8.5, 11.0]
     assert found["pruned point"]["x"] == [128]
@@ -388,17 +361,12 @@ def test_calibration_has_a_view_for_each_batch_size():
     band = [{"index": 1, "mean": 50.0, "lower": 40.0, "upper": 60.0}]
     sizes = [{"batch_size": 32, "band": band}, {"batch_size": 64, "band": []}]
     runs = [{"batch_size": 32, "quality": [49.0, 97.6]}, {"batch_size": 64, "quality": [45.0]}]
-    figure = calibration_figure(sizes, runs, TARGET)
+    figure = calibration_chart(sizes, runs, TARGET)
 
     first = traces(figure, view="batch size 32")
     assert set(first) == {"lower limit", "control-point band", "a run", "mean"}
     assert (first["a run"]["x"], first["a run"]["y"]) == ([1, 2], [49.0, 97.6])
     assert traces(figure, view="batch size 64")["a run"]["y"] == [45.0]
-
-
-def test_largest_shift_of_a_band_keeps_its_sign():
-    assert largest_shift([{"mean_difference": value} for value in (0.5, -2.0, 1.0)]) == -2.0
-    assert largest_shift([]) is None
 
 
 def head_to_head():
@@ -421,8 +389,19 @@ def head_to_head():
     return {"pairs": pairs, "order": sides + sides[::-1] + sides}
 
 
+def test_replay_has_its_band_in_its_table():
+    found = replay_chart(reported())
+    assert [c.title for c in found.table.columns] == [
+        "Run", "Evaluation", "Epoch", "Seconds", "Quality", "Band",
+    ]  # fmt: skip
+    assert len(found.table.rows) == 3 * 8
+    assert found.table.rows[3].cells[-1] == "76.5 to 94.5"
+    assert replay_chart(verification()).table.rows == ()
+    assert replay_chart(verification(state="failed")).meta["empty"] == "No run was evaluated."
+
+
 def test_pairs_have_both_times_and_a_line_between_them():
-    joins, challenger, holder = head_to_head_figure(head_to_head())["data"]
+    joins, challenger, holder = head_to_head_chart(head_to_head()).figure["data"]
 
     assert (challenger["x"], challenger["y"]) == ([1, 2, 3], [0.8, 0.82, 0.79])
     assert (holder["x"], holder["y"]) == ([1, 2], [1.0, 1.1])
@@ -430,7 +409,7 @@ def test_pairs_have_both_times_and_a_line_between_them():
 
 
 def test_runs_of_a_side_have_its_colour():
-    figure = replay_figure(
+    figure = replay_chart(
         verification(kind="head_to_head", head_to_head=head_to_head(), runs_planned=6)
     )
     found = traces(figure, paint="series", view="seconds")
@@ -439,7 +418,7 @@ def test_runs_of_a_side_have_its_colour():
 
 
 def test_replay_is_drawn_against_its_ghosts():
-    figure = replay_figure(verification(), race())
+    figure = replay_chart(verification(), race())
 
     seconds, evaluations = traces(figure, view="seconds"), traces(figure, view="evaluations")
     assert seconds["run 1"]["x"] == [0.2, 0.4]
@@ -449,59 +428,22 @@ def test_replay_is_drawn_against_its_ghosts():
     # The run took 0.2 s for each of its two evaluations, and the rest goes on evenly.
     band = seconds["control-point band"]
     assert band["x"] == pytest.approx([0.2 * j for j in range(1, 11)])
-    waiting = replay_figure(verification(), race() | {"runs": []}, TimeFormat("min"))
+    waiting = replay_chart(verification(), race() | {"runs": []}, TimeFormat("min"))
     assert traces(waiting, view="seconds")["control-point band"]["x"][0] == pytest.approx(0.3 / 60)
-
-
-def test_finished_replay_is_drawn_from_its_report():
-    last = replay_figure(reported())["data"][-1]
-    assert (last["name"], last["y"]) == ("run 3", [point["quality"] for point in curve()])
-
-
-def test_race_is_on_one_scale_with_its_ghosts():
-    run, record, claim = race_lanes(verification(state="running"), race(), SECONDS, {}).lanes
-
-    assert (run.kind, record.kind, claim.kind) == ("series-0", "record", "claim")
-    assert run.text == "0.400\u00a0s so far"  # 93 is below 97.5.
-    assert (record.percent, claim.percent) == (pytest.approx(100 / 3), pytest.approx(100))
-
-
-def test_loss_race_is_won_below_the_target():
-    target = {"metric": "loss", "value": 1.0, "unit": "loss", "direction": "lower"}
-    falls = [{"seconds": 60.0 * j, "quality": 3.0 - j} for j in range(1, 4)]
-    stays = [{"seconds": 60.0 * j, "quality": 2.0} for j in range(1, 4)]
-    runs = [
-        {"index": index, "status": "done", "evaluations": points}
-        for index, points in enumerate((falls, stays, []))
-    ]
-    of = verification() | {"target": target}
-    drawn = race_lanes(of, {"runs": runs, "ghosts": []}, TimeFormat("min"), {1: "control"})
-
-    assert [(lane.name, lane.text) for lane in drawn.lanes] == [
-        ("run 1", "2.00\u00a0min"), ("run 2, control", "missed"),
-    ]  # fmt: skip
-    assert race_lanes(of, {"runs": runs[2:], "ghosts": []}, SECONDS, {}) is None
-
-
-def test_mean_that_ends_below_the_target_did_not_miss_it():
-    of = verification() | {"target": TARGET | {"value": 99.9}}
-    run = {"index": 0, "status": "done", "evaluations": curve(1.0)}
-    beside = {"runs": [run], "ghosts": [ghost("claim", pace=2.0, count=3)]}
-    drawn = race_lanes(of, beside, SECONDS, {})
-    assert [lane.text for lane in drawn.lanes] == ["missed", "until 6.00\u00a0s"]
 
 
 def test_roof_bends_where_bandwidth_and_arithmetic_meet():
     point = {"intensity": 20.0, "achieved_tflops": 40.0, "model": None, "benchmark": "digits",
-             "precision": None}  # fmt: skip
+             "precision": None, "bound": None, "attainable_tflops": 70.0,
+             "share_of_attainable": 4 / 7, "verification_id": "v"}  # fmt: skip
     found = {"roofs": [{"precision": "bf16", "tflops": 700.0, "how": ""}],
              "copy_gb_per_second": 3500.0, "points": [point]}  # fmt: skip
-    roof, dots = roofline_figure(found)["data"]
+    roof, dots = roofline_chart(found).figure["data"]
 
     assert roof["x"] == [2.0, 200.0, 2000.0]  # The ridge: 700 TFLOP/s by 3.5 TB/s.
     assert roof["y"] == pytest.approx([7.0, 700.0, 700.0])
     assert dots["y"] == [40.0]
-    (flat,) = roofline_figure(found | {"copy_gb_per_second": None, "points": []})["data"]
+    (flat,) = roofline_chart(found | {"copy_gb_per_second": None, "points": []}).figure["data"]
     assert set(flat["y"]) == {700.0}
 
 

@@ -27,7 +27,6 @@ from web.progress import (
     chosen_ghost,
     expected_evaluations,
     off_class,
-    replay_rows,
     signed,
     split_rows,
     whole_runs,
@@ -148,13 +147,6 @@ def test_splits_are_against_a_ghost():
     long = split_rows(verification(), of, ghost("claim", pace=1.0, count=1000))
     assert [row["index"] for row in long] == list(range(25, 1001, 25))
     assert [chosen_ghost(of, role) for role in ("claim", None)] == [claim, record]
-
-
-def test_rows_of_a_replay_have_their_band():
-    rows = replay_rows(reported())
-    assert len(rows) == 3 * 8
-    assert rows[3]["band"]["index"] == 4
-    assert replay_rows(verification()) == []
 
 
 def test_runs_should_reach_the_target_where_the_reference_does():

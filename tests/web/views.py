@@ -49,7 +49,8 @@ def curve(seconds=0.11):
 
 def run_set(of, *seconds):
     """The runs of a row, each with its time and a curve."""
-    runs = [{"file": f"run_{i}.log", "seconds": s, "curve": curve()} for i, s in enumerate(seconds)]
+    known = {"best_quality": 98.1, "curve": curve()}
+    runs = [{"file": f"run_{i}.log", "seconds": s} | known for i, s in enumerate(seconds)]
     return {"entry": of, "runs": runs}
 
 

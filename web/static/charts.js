@@ -168,6 +168,7 @@
     plot.setAttribute("aria-busy", "true");
     const [Plotly, figure] = await Promise.all([loadPlotly(), figureOf(box.dataset)]);
     const { views = [], note, empty } = figure.layout.meta ?? {};
+    figure.layout.height = Number(box.dataset.height) || figure.layout.height;
     plot.removeAttribute("aria-busy");
     addNote(box, note);
     if (empty) return say(plot, empty);

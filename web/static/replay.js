@@ -7,12 +7,12 @@
   const expected = Number(live.dataset.expected) || null;
   const lowerIsBetter = live.dataset.direction === "lower";
   const ghost = live.dataset.ghost;
-  const { entry } = live.dataset; // Of a package: "halves" if a second half judges it, else "whole".
   const PHASES = {
     init: "starting", compile: "compiling", warmup: "warming up", data: "reading the data", train: "training",
     eval: "evaluating", checkpoint: "saving a checkpoint",
   };
   const QUEUE_SECONDS = 5;
+  const TABLES_SECONDS = 10; // The server writes the tables: not for every evaluation of each reader.
   const QUIET_SECONDS = 4; // Between two announcements: a reader is not talked over.
   const LONGEST_RETRY_SECONDS = 30;
   const runs = new Map();
@@ -21,7 +21,7 @@
   let state = live.dataset.state;
   let latest = null;
   let waiting = false;
-  let settled = false; // The tables are the server's own, of the ended verification.
+  let tablesAt = -Infinity;
 
   const trimmed = (value, digits) => String(Number(value.toFixed(digits)));
   const quality = (value) => {
@@ -29,127 +29,11 @@
     if (live.dataset.unit === "percent") return `${text}\u00a0%`;
     return live.dataset.unit === "fraction" ? text : `${text}\u00a0${live.dataset.unit}`;
   };
-  const qualityOf = (value) => (value === undefined || value === null ? "–" : quality(value));
-  const seconds = (value) => (value === null ? "–" : `${value.toFixed(3)}\u00a0s`);
-  const signed = (value, unit) => {
-    const size = Math.abs(value).toFixed(2);
-    const sign = Number(size) === 0 ? "±" : value > 0 ? "+" : "\u2212";
-    return `${sign}${size}${unit}`;
-  };
-
-  const fillRun = (index, run) => {
-    const row = document.querySelector(`#run-rows tr[data-run="${index}"]`);
-    if (!row) return;
-    const last = run.points.at(-1);
-    const [, , count, time, best, ...rest] = row.cells;
-    const status = rest.at(-2);
-    if (entry === "halves") rest[0].textContent = qualityOf(last?.second_half);
-    const bar = row.querySelector("progress");
-    if (run.status) bar.max = bar.value = 1;
-    else if (expected) [bar.max, bar.value] = [expected, Math.min(run.points.length, expected - 0.5)];
-    else bar.removeAttribute("value");
-    count.textContent = String(run.points.length);
-    time.textContent = seconds(last?.seconds ?? null);
-    best.textContent = last ? quality(last.quality) : "–";
-    // What waits shows the runs of an attempt that was lost: nobody trains them.
-    const word = state === "queued" ? "ended early" : run.phase ?? "training";
-    status.textContent = run.status?.replaceAll("_", " ") ?? word;
-  };
-
-  const emptyRuns = () => {
-    for (const row of document.querySelectorAll("#run-rows tr")) {
-      const [, , count, time, best, ...rest] = row.cells;
-      const status = rest.at(-2);
-      for (const cell of [count, time, best, ...rest.slice(0, -2)]) cell.textContent = "–";
-      status.textContent = "waiting";
-      const bar = row.querySelector("progress");
-      [bar.max, bar.value] = [expected || 1, 0];
-    }
-  };
-
-  const fillTable = () => {
-    const rows = document.getElementById("evaluation-rows");
-    const bands = bandsOf();
-    rows.replaceChildren(...[...runs].flatMap(([index, run]) => run.points.map((point, place) => {
-      const row = document.createElement("tr");
-      const band = bands.get(place + 1);
-      const figures = [seconds(point.seconds), quality(point.quality)];
-      const texts = [`Run ${index + 1}`, place + 1, ...(entry ? [] : [point.epoch ?? "–"]), ...figures];
-      if (entry === "halves") texts.push(qualityOf(point.second_half));
-      if (!entry) texts.push(band ? `${+band[0].toFixed(3)} to ${+band[1].toFixed(3)}` : "–");
-      texts.forEach((text, column) => {
-        const cell = row.insertCell();
-        cell.textContent = String(text);
-        if (column) cell.className = "r num";
-      });
-      return row;
-    })));
-  };
-
-  // How far a point is off the ghost at a control point: in words of one cell.
-  const difference = (value, unit, lowerIsAhead) => {
-    const mark = document.createElement("b");
-    mark.textContent = signed(value, unit);
-    mark.className = !value ? "is-level" : (value < 0) === lowerIsAhead ? "is-ahead" : "is-behind";
-    return mark;
-  };
-
-  const fillSplit = (cell, point, row) => {
-    const small = document.createElement("small");
-    small.append(quality(point.quality));
-    const parts = [seconds(point.seconds)];
-    if (row.dataset.seconds) {
-      parts.push(" ", difference(point.seconds - Number(row.dataset.seconds), "\u00a0s", true));
-      small.append(" ", difference(point.quality - Number(row.dataset.quality), "", lowerIsBetter));
-    }
-    cell.replaceChildren(...parts, small);
-  };
-
-  const fillSplits = () => {
-    for (const row of document.querySelectorAll("#split-rows tr")) {
-      const place = Number(row.dataset.split) - 1;
-      [...row.cells].slice(2).forEach((cell, index) => {
-        const point = runs.get(index)?.points[place];
-        const isLatest = point !== undefined && point === latest;
-        if (point) fillSplit(cell, point, row);
-        else cell.textContent = "–";
-        cell.classList.toggle("is-latest", isLatest);
-      });
-    }
-  };
-
-  const bandTraces = (view) => (box?.chart?.figure.data ?? [])
-    .filter((t) => t.meta?.paint === "band" && t.meta.view === view);
-
-  const bandsOf = () => {
-    const [lower, upper] = bandTraces("evaluations");
-    const most = { percent: 100, fraction: 1 }[live.dataset.unit] ?? Infinity;
-    return new Map((upper?.x ?? []).map((index, at) =>
-      [index, [Math.max(0, lower.y[at]), Math.min(most, upper.y[at])]]));
-  };
-
-  // The band binds by evaluation: over seconds it stands where this replay's evaluations are.
-  const placeBand = () => {
-    const curves = [...runs.values()].map((run) => run.points).filter((points) => points.length);
-    const longest = Math.max(0, ...curves.map((points) => points.length));
-    if (!longest) return;
-    const pace = Array.from({ length: longest }, (_, place) => {
-      const there = curves.filter((points) => points.length > place);
-      return there.reduce((sum, points) => sum + points[place].seconds, 0) / there.length;
-    });
-    const each = pace.at(-1) / longest;
-    const places = bandTraces("evaluations")[0]?.x ?? [];
-    for (const trace of bandTraces("seconds")) {
-      const { scale = 1 } = box.chart.figure.layout.meta;
-      trace.x = places.slice(0, trace.y.length)
-        .map((index) => (pace[index - 1] ?? pace.at(-1) + each * (index - longest)) / scale);
-    }
-  };
+  const seconds = (value) => `${value.toFixed(3)}\u00a0s`;
 
   const fillChart = () => {
     const chart = box?.chart;
     if (!chart) return;
-    placeBand();
     const { scale = 1 } = chart.figure.layout.meta;
     for (const trace of chart.figure.data) {
       if (trace.meta?.paint !== "series") continue;
@@ -160,18 +44,29 @@
     chart.redraw();
   };
 
+  const fillTables = () => {
+    const left = tablesAt + 1000 * TABLES_SECONDS - performance.now();
+    if (left <= 0) {
+      tablesAt = performance.now();
+      refresh(["runs", "splits", "evaluations"]).catch(() => {});
+    } else if (!fillTables.later) {
+      fillTables.later = setTimeout(() => {
+        fillTables.later = null;
+        if (state !== "ended") fillTables();
+      }, left);
+    }
+  };
+
   const fill = () => {
     if (waiting || attempt === null) return;
     waiting = true;
     requestAnimationFrame(() => {
       waiting = false;
       fillChart();
-      if (settled) return;
-      for (const [index, run] of runs) fillRun(index, run);
-      fillTable();
-      fillSplits();
+      if (state === "ended") return;
       tellProgress();
-      if (state !== "queued" && state !== "ended") comment();
+      fillTables();
+      if (state !== "queued") comment();
     });
   };
 
@@ -217,6 +112,7 @@
     const share = Math.min((ended + (expected ? Math.min(count / expected, 0.95) : 0)) / planned, 1);
     const number = Math.min((current?.[0] ?? ended) + 1, planned);
     const words = [`run ${number} of ${planned}`, count ? `evaluation ${count}${expected ? ` of about ${expected}` : ""}` : "preparing"];
+    if (current?.[1].phase) words.push(current[1].phase);
     const left = share > 0.02 ? ((Date.now() - started) / 1000) * (1 / share - 1) : null;
     if (left !== null) words.push(left < 90 ? `about ${Math.ceil(left)} s left` : `about ${Math.ceil(left / 60)} min left`);
     soFar.querySelector("progress").value = share;
@@ -227,7 +123,7 @@
   const startOver = (number) => {
     [attempt, sequence, latest] = [number, -1, null];
     runs.clear();
-    emptyRuns();
+    tablesAt = -Infinity;
   };
 
   const take = (event) => {
@@ -239,7 +135,7 @@
     const run = runs.get(event.run);
     if (event.kind === "evaluation") {
       run.points.push(event);
-      run.phase = "training";
+      run.phase = null;
       latest = event;
     }
     if (event.kind === "phase") run.phase = PHASES[event.phase] ?? event.phase;
@@ -300,7 +196,7 @@
     document.title = title;
     soFar?.remove();
     for (const line of [document.getElementById("commentary"), announcer]) line.textContent = "";
-    refresh(ALL).then(() => { settled = true; }).catch(() => {
+    refresh(ALL).catch(() => {
       if (tries >= 5) say("The verification has ended. Reload the page to read its verdict.");
       else setTimeout(() => finish(tries + 1), 1000 * 2 ** tries);
     });

@@ -13,7 +13,6 @@ PUBLIC = (
     "/benchmarks/{benchmark_id}/charts",
     "/submissions/{submission_id}",
     "/submissions/{submission_id}?tab=runs",
-    "/verifications/{verification_id}/race",
     "/compare?ids={submission_id},{third_submission}",
     "/workers",
     "/docs/start",

@@ -9,8 +9,8 @@ from tests.support.processes import free_port
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 QUALITIES = [14.8, 45.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1]
-ROWS = "document.querySelectorAll('#evaluation-rows tr').length"
-STATUS = "document.querySelector('#run-rows tr').cells[5].textContent"
+ROWS = "document.querySelectorAll('#evaluations tbody tr').length"
+EVALUATING = "document.getElementById('so-far').textContent.includes('evaluating')"
 DRAWN = "document.getElementById('chart').chart.figure.data.find(t => t.name === 'run 1').x"
 
 
@@ -42,7 +42,7 @@ def test_replay_is_watched_to_its_verdict(browser, client, replay, make_report, 
         becomes(page, ROWS, 3)
         phase = {"sequence": 31, "run": 0, "kind": "phase", "phase": "eval"}
         assert replay.post(grant, [phase]).is_success
-        becomes(page, STATUS, "evaluating")
+        becomes(page, EVALUATING, True)
         becomes(page, "document.title", f"73\u00a0% · run 1/{len(seeds)}")
     page.wait_for_selector("#connection >> text=The connection was lost")
     assert page.evaluate(ROWS) == 3

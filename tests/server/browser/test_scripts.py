@@ -26,7 +26,7 @@ def draw_chart(page):
 
 def becomes(page, expression, wanted):
     """Wait until an expression is true: the policy of the pages forbids wait_for_function."""
-    for _ in range(200):
+    for _ in range(400):
         if (found := page.evaluate(expression)) == wanted:
             return
         page.wait_for_timeout(50)

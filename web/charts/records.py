@@ -1,4 +1,4 @@
-"""Records over time: the figure of a board, and a small line for the home page."""
+"""Records over time: the chart of a board, and a small line for the home page."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,17 +9,20 @@ from typing import Any
 from finishline.rules.ranking import evidence_words
 from finishline.rules.statistics.aggregate import SHORTEST_SECONDS
 from finishline.rules.text import count_text
-from web.chart_parts import (
+from web.charts.parts import (
     SYMBOLS,
-    Figure,
+    Chart,
     Row,
-    Table,
+    Trace,
+    View,
+    address_of,
     axis,
-    columns,
-    empty_figure,
+    chart,
+    dots,
+    empty,
+    entry_table,
     evidence_group,
     label,
-    layout,
     plain,
     series_marks,
     time_axis,
@@ -27,7 +30,6 @@ from web.chart_parts import (
 from web.formats import DASH, SECONDS, TimeFormat, day, moment
 from web.names import byline, hardware
 
-View = Mapping[str, Any]
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 FEW_DAYS = 6  # Ticks stand a day apart in so short a time.
 FEWEST_POINTS = 2
@@ -35,34 +37,45 @@ ONE_POINT = "There is one record: a line needs two."
 NOTHING = "No record has been set here yet: the first ranked submission sets it."
 
 
-def records_figure(
+def records_chart(
     divisions: Sequence[View], note: str | None = None, *, time: TimeFormat = SECONDS
-) -> Figure:
+) -> Chart:
     """Time to accuracy by date: the records of each board as steps, other lower times as marks.
 
     The last record of a board is drawn on to the latest date of all. A `note` is for the caption.
     """
-    marks = [mark for d in divisions for mark in (*d["records"], *d["not_records"])]
+    named = list(zip(board_names(divisions), divisions, strict=True))
+    marks = [
+        (mark, name) for name, each in named for mark in (*each["records"], *each["not_records"])
+    ]
+    rows = entry_table(
+        (_row(mark, name, time) for mark, name in sorted(marks, key=lambda m: str(m[0]["date"]))),
+        "Date",
+        "Board",
+        "Evidence",
+        "Record",
+        figures=("Time to accuracy", "One-sided p"),
+    )
     if len(marks) < FEWEST_POINTS:
-        return empty_figure(ONE_POINT if marks else NOTHING)
-    latest = max(mark["date"] for mark in marks)
+        return empty(ONE_POINT if marks else NOTHING, rows)
+    dates = [mark["date"] for mark, _ in marks]
     traces = []
-    for order, (name, division) in enumerate(zip(board_names(divisions), divisions, strict=True)):
-        if division["records"]:
-            traces.append(_steps(division, order, time, latest) | {"name": name})
-        if division["not_records"]:
-            others = {"name": name, "showlegend": not division["records"]}
-            traces.append(_others(division, order, time) | others)
-    return {
-        "data": traces,
-        "layout": layout(
-            xaxis=_date_axis([mark["date"] for mark in marks]),
-            yaxis=time_axis(time, "Time to accuracy", (mark["tta_seconds"] for mark in marks)),
-            height=400,
-            showlegend=True,
-            meta={"note": note} if note else {},
-        ),
-    }
+    for order, (name, division) in enumerate(named):
+        records, others = division["records"], division["not_records"]
+        if records:
+            traces.append(_steps(name, records, order, time, max(dates)))
+        if others:
+            shown = {"showlegend": not records}
+            traces.append(_marks(name, others, order, time, size=6, edge=1, **shown))
+    return chart(
+        traces,
+        rows,
+        xaxis=_date_axis(dates),
+        yaxis=time_axis(time, "Time to accuracy", (mark["tta_seconds"] for mark, _ in marks)),
+        height=400,
+        showlegend=True,
+        meta={"note": note} if note else {},
+    )
 
 
 def board_names(divisions: Sequence[View]) -> list[str]:
@@ -94,91 +107,44 @@ def _date_axis(dates: Sequence[str]) -> dict[str, Any]:
     return axis("Date", **found, tickformat="%-d %b<br>%Y")
 
 
-def records_table(divisions: Sequence[View], *, time: TimeFormat = SECONDS) -> Table:
-    """Every record and every lower time that took none, in the order of their dates."""
-    rows = [
-        (mark, name, mark.get("reason") or _record_words(mark))
-        for name, division in zip(board_names(divisions), divisions, strict=True)
-        for mark in (*division["records"], *division["not_records"])
-    ]
-    return Table(
-        columns(
-            "Entry",
-            "Submitter",
-            "Hardware",
-            "Date",
-            "Board",
-            "Evidence",
-            "Record",
-            figures=("Time to accuracy", "One-sided p"),
-        ),
-        tuple(
-            Row(
-                (
-                    mark["model"],
-                    byline(mark),
-                    hardware(mark),
-                    day(mark["date"]),
-                    name,
-                    evidence_words(mark),
-                    verdict,
-                    time(mark["tta_seconds"]),
-                    DASH if mark["p_value"] is None else f"{mark['p_value']:.2g}",
-                ),
-                f"/submissions/{mark['submission_id']}",
-            )
-            for mark, name, verdict in sorted(rows, key=lambda row: str(row[0]["date"]))
-        ),
+def _row(mark: View, board: str, time: TimeFormat) -> Row:
+    """A record, or a lower time that took none and why."""
+    word = f"record, {mark['ended']} later" if mark.get("ended") else "record"
+    if mark.get("returned"):
+        word = "record again"
+    cells = (
+        mark["model"],
+        byline(mark),
+        hardware(mark),
+        day(mark["date"]),
+        board,
+        evidence_words(mark),
+        mark.get("reason") or word,
+        time(mark["tta_seconds"]),
+        DASH if mark["p_value"] is None else f"{mark['p_value']:.2g}",
     )
+    return Row(cells, address_of(mark))
 
 
-def _record_words(record: View) -> str:
-    if record.get("returned"):
-        return "record again"
-    return f"record, {record['ended']} later" if record.get("ended") else "record"
+def _steps(name: str, records: Sequence[View], order: int, time: TimeFormat, latest: str) -> Trace:
+    # The end of the last step is no record, so it has no mark.
+    sizes = [*(11 for _ in records), 0]
+    look = {"shape": "hv", "dash": series_marks(order)["dash"]}
+    drawn = [*records, {**records[-1], "date": latest}]
+    return _marks(name, drawn, order, time, size=sizes, mode="lines+markers", line=look)
 
 
-def _steps(division: View, order: int, time: TimeFormat, latest: str) -> dict[str, Any]:
-    records = division["records"]
-    return {
-        **_marks([*records, records[-1]], time),
-        "mode": "lines+markers",
-        "x": [*(record["date"] for record in records), latest],
-        "y": [r["tta_seconds"] / time.scale for r in (*records, records[-1])],
-        "line": {"shape": "hv", "width": 2, "dash": series_marks(order)["dash"]},
-        # The end of the last step is no record, so it has no mark.
-        "marker": {
-            "symbol": [*(SYMBOLS[evidence_group(record)] for record in records), "circle"],
-            "size": [*(11 for _ in records), 0],
-            "line": {"width": 2},
-        },
-        "meta": {"paint": "series", "series": order},
-    }
-
-
-def _others(division: View, order: int, time: TimeFormat) -> dict[str, Any]:
-    others = division["not_records"]
-    return {
-        **_marks(others, time),
-        "mode": "markers",
-        "x": [other["date"] for other in others],
-        "y": [other["tta_seconds"] / time.scale for other in others],
-        "marker": {
-            "symbol": [SYMBOLS[evidence_group(other)] for other in others],
-            "size": 6,
-            "line": {"width": 1},
-        },
-        "meta": {"paint": "series", "series": order},
-    }
-
-
-def _marks(marks: Sequence[View], time: TimeFormat) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "text": [_text(mark, time) for mark in marks],
-        "customdata": [f"/submissions/{mark['submission_id']}" for mark in marks],
-        "hovertemplate": "%{text}<extra></extra>",
-    }
+def _marks(name: str, marks: Sequence[View], order: int, time: TimeFormat, **look: Any) -> Trace:
+    return dots(
+        name,
+        [mark["date"] for mark in marks],
+        [mark["tta_seconds"] / time.scale for mark in marks],
+        order,
+        symbol=[SYMBOLS[evidence_group(mark)] for mark in marks],
+        text=[_text(mark, time) for mark in marks],
+        customdata=[address_of(mark) for mark in marks],
+        **look,
+    )
 
 
 def _text(mark: View, time: TimeFormat) -> str:
@@ -232,14 +198,10 @@ def record_sparkline(
     ]
     end_x, end_y = WIDTH - _PAD, points[-1][1]
     steps = "".join(f"H{x:g}V{y:g}" for x, y in points[1:])
-    path = f"M{points[0][0]:g} {points[0][1]:g}{steps}H{end_x:g}"
-    return Sparkline(path, end_x, end_y, _words(records, time))
-
-
-def _words(records: Sequence[Mapping[str, Any]], time: TimeFormat) -> str:
     first, last = records[0], records[-1]
-    return (
+    words = (
         f"{count_text(len(records), 'record')}, "
         f"from {time(first['tta_seconds'])} on {day(first['date'])} "
         f"down to {time(last['tta_seconds'])} on {day(last['date'])}"
     )
+    return Sparkline(f"M{points[0][0]:g} {points[0][1]:g}{steps}H{end_x:g}", end_x, end_y, words)

@@ -1,0 +1,376 @@
+"""Charts of quality over time and over epochs: of a board, a submission, or several of them."""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from web.charts.parts import (
+    Chart,
+    Row,
+    Table,
+    Trace,
+    View,
+    axis,
+    band_traces,
+    chart,
+    dots,
+    empty,
+    entry_row,
+    entry_table,
+    even_sample,
+    label,
+    line,
+    names_of,
+    plain,
+    quality_axis,
+    series_marks,
+    table,
+    target_line,
+)
+from web.compare import LETTERS
+from web.formats import SECONDS, TimeFormat, number, quality, seconds_exact
+
+NOTHING = "No ranked submission here has a curve of two evaluations."
+MOST_EVALUATIONS = 200
+HOVER = "%{y:.5~g} at %{x:.4~g}"
+
+
+class Curves:
+    """Curves over time, and over epochs, or evaluations where a log does not tell epochs.
+
+    A curve is a list of evaluations (epoch, seconds, quality, and their "index" where some are left
+    out).
+    """
+
+    def __init__(self, runs: Iterable[View], time: TimeFormat) -> None:
+        self.time = time
+        curves = [run["curve"] for run in runs]
+        self.longest: Sequence[View] = max(curves, key=len, default=[])
+        self.by_epoch = all(point["epoch"] is not None for curve in curves for point in curve)
+        self.progress = "epochs" if self.by_epoch else "evaluations"
+
+    def traces(
+        self, curve: Sequence[View], name: str, series: int, look: Mapping[str, Any]
+    ) -> list[Trace]:
+        """A curve once for each view, with at most so many points."""
+        drawn = even_sample(list(enumerate(curve, start=1)), MOST_EVALUATIONS)
+        places = {
+            "seconds": [point["seconds"] / self.time.scale for _, point in drawn],
+            self.progress: [
+                float(point["epoch"]) if self.by_epoch else number_of(point, place)
+                for place, point in drawn
+            ],
+        }
+        heights = [point["quality"] for _, point in drawn]
+        return [
+            line(name, at, heights, series, **own, meta={"view": view})
+            for view, at in places.items()
+            for own in ({"hover": HOVER, "mode": "lines+markers", **look},)
+        ]
+
+    def chart(
+        self,
+        traces: Iterable[Trace],
+        rows: Table,
+        target: View,
+        *,
+        height: int = 460,
+        progress_first: bool = False,
+    ) -> Chart:
+        """The chart of such traces, with the target and a button for each view."""
+        unit = self.time.word
+        views = [
+            {"name": "seconds", "label": unit, "title": f"Time on the clock ({unit})"},
+            {"name": self.progress, "label": self.progress, "title": self.progress.capitalize()},
+        ]
+        if progress_first:
+            views.reverse()
+        return chart(
+            traces,
+            rows,
+            xaxis=axis(views[0]["title"]),
+            yaxis=quality_axis(target),
+            shapes=[target_line(target)],
+            height=height,
+            meta={"views": views},
+        )
+
+
+def number_of(point: View, place: int) -> int:
+    """Number of a point's evaluation in its run, from 1; its place where none is left out."""
+    return int(point.get("index", place))
+
+
+def left_out(runs: Sequence[View]) -> str | None:
+    """Note for a page that leaves out evaluations of its runs; None where it shows each."""
+    known = sum(run.get("evaluations", len(run["curve"])) for run in runs)
+    shown = sum(len(run["curve"]) for run in runs)
+    if shown == known:
+        return None
+    return f"{shown:,} of {known:,} evaluations are shown, evenly spaced; the logs have all."
+
+
+def evaluations_table(runs: Iterable[tuple[str, View]], target: View, *, first: str) -> Table:
+    """Every evaluation of named runs. `first` is the heading of the names."""
+    named = list(runs)
+    by_samples = any(
+        point.get("samples") is not None and point["epoch"] is None
+        for _, run in named
+        for point in run["curve"]
+    )
+    field = "samples" if by_samples else "epoch"
+    rows = [
+        Row(
+            (
+                name,
+                str(number_of(point, place)),
+                number(point.get(field)),
+                seconds_exact(point["seconds"]),
+                quality(point["quality"], target["unit"]),
+            )
+        )
+        for name, run in named
+        for place, point in enumerate(run["curve"], start=1)
+    ]
+    figures = ("Evaluation", field.capitalize(), "Seconds", "Quality")
+    return table(rows, first, figures=figures).without_empty_columns()
+
+
+def runs_chart(
+    runs: Sequence[View],
+    target: View,
+    control_points: Sequence[View] = (),
+    ghosts: Sequence[View] = (),
+    *,
+    time: TimeFormat = SECONDS,
+) -> Chart:
+    """Quality of each run of a submission over seconds, and over epochs with the band.
+
+    A run has its "file" and its "curve". Ghosts stand beside them over seconds.
+    """
+    drawn = Curves(runs, time)
+    traces = [trace for each in ghosts for trace in ghost_traces(each, time)[:1]]
+    for order, run in enumerate(runs):
+        traces += drawn.traces(run["curve"], label(run["file"]), order, {"marker": {"size": 5}})
+    longest = drawn.longest if drawn.by_epoch else []
+    places = [_place(point["index"], longest) for point in control_points]
+    rows = evaluations_table([(run["file"], run) for run in runs], target, first="Run")
+    bands = band_traces(control_points, places, view=drawn.progress)
+    return drawn.chart([*bands, *traces], rows, target, height=420)
+
+
+def _place(index: int, curve: Sequence[View]) -> float:
+    """The epoch of the evaluation of that index (from 1), continued evenly past the end."""
+    if not curve:
+        return index
+    known = [number_of(point, place) for place, point in enumerate(curve, start=1)]
+    last, end = known[-1], float(curve[-1]["epoch"])
+    if index > last:
+        return end + (index - last) * end / last
+    at = bisect_left(known, index)
+    here = float(curve[at]["epoch"])
+    if known[at] == index or at == 0:
+        return here
+    before = float(curve[at - 1]["epoch"])
+    return before + (here - before) * (index - known[at - 1]) / (known[at] - known[at - 1])
+
+
+DASHES = {"record": "solid", "claim": "dot"}
+
+
+def ghost_traces(ghost: View, time: TimeFormat) -> list[Trace]:
+    """A ghost over seconds, and by evaluation where it stands beside those of the replay."""
+    role = ghost["role"]
+    name = "claim, mean" if role == "claim" else f"record: {label(ghost['model'])}"
+    if role == "record" and ghost["is_own"]:
+        name = "record: the claim's median run"
+    beside = [point for point in ghost["points"] if point["index"] is not None]
+    places = {
+        "seconds": [point["seconds"] / time.scale for point in ghost["points"]],
+        "evaluations": [point["index"] for point in beside],
+    }
+    return [
+        line(
+            name,
+            at,
+            [point["quality"] for point in shown],
+            "front",
+            width=3,
+            hover=f"{HOVER}<extra>{name}</extra>",
+            line={"dash": DASHES[role]},
+            opacity=0.75,
+            meta={"ghost": role, "view": view},
+        )
+        for (view, at), shown in zip(places.items(), (ghost["points"], beside), strict=True)
+    ]
+
+
+def board_curves_chart(
+    sets: Sequence[View],
+    target: View,
+    reference: Sequence[View] = (),
+    *,
+    time: TimeFormat = SECONDS,
+) -> Chart:
+    """Each run of each submission, one line style a submission, with target and reference.
+
+    A set has its board "entry" and its "runs", each with its "curve". `reference` has index, mean,
+    lower and upper of each evaluation of the reference. They are of epochs, so they stand on that
+    view alone. The table has a row for each run.
+    """
+    figures = ("Evaluations", "Last epoch", "Last evaluation", f"Best {target['metric']}")
+    rows = entry_table(
+        (
+            entry_row(one["entry"], run["file"], *_cells(run, target, time))
+            for one in sets
+            for run in one["runs"]
+        ),
+        "Run",
+        figures=figures,
+    )
+    shown = [one for one in sets if any(len(run["curve"]) > 1 for run in one["runs"])]
+    if not shown and not reference:
+        return empty(NOTHING, rows)
+    drawn = Curves((run for one in shown for run in one["runs"]), time)
+    names = names_of([one["entry"] for one in shown])
+    traces = _reference_traces(reference, view=drawn.progress) if drawn.by_epoch else []
+    for order, one in enumerate(shown):
+        marks, name = series_marks(order), one["entry"]["submission_id"]
+        for place, run in enumerate(run for run in one["runs"] if run["curve"]):
+            look = {
+                "legendgroup": name,
+                "showlegend": place == 0,
+                "width": 1.5,
+                "line": {"dash": marks["dash"]},
+                "marker": {"symbol": marks["symbol"], "size": 6, "line": {"width": 1}},
+                "opacity": 0.55 if place else 1.0,
+            }
+            traces += drawn.traces(run["curve"], names[name], order, look)
+    return drawn.chart(traces, rows, target, progress_first=not shown)
+
+
+def _cells(run: View, target: View, time: TimeFormat) -> tuple[str, ...]:
+    curve = run["curve"]
+    last = curve[-1] if curve else {"epoch": None, "seconds": None}
+    reached = quality(run["best_quality"], target["unit"])
+    evaluations = str(run.get("evaluations", len(curve)))
+    return evaluations, number(last["epoch"]), time(last["seconds"]), reached
+
+
+def _reference_traces(points: Sequence[View], *, view: str) -> list[Trace]:
+    if not points:
+        return []
+    banded = [point for point in points if point["lower"] is not None]
+    mean = line(
+        "reference mean",
+        [point["index"] for point in points],
+        [point["mean"] for point in points],
+        "front",
+        width=3,
+        hover=HOVER,
+        line={"dash": "dot"},
+        meta={"view": view},
+    )
+    return [*band_traces(banded, [point["index"] for point in banded], view=view), mean]
+
+
+# One shape for each submission, so that they can be told apart without their colours.
+SHAPES = ("circle", "square-open", "diamond", "cross", "triangle-up-open", "x")
+SPREAD = 0.5  # of the place between two submissions, that the runs of one are drawn over
+
+
+def overlaid_curves(
+    submissions: Sequence[View],
+    names: Sequence[str],
+    target: View,
+    time: TimeFormat = SECONDS,
+) -> Chart:
+    """Quality of every run of several submissions over seconds and over epochs.
+
+    A submission has its "curves", runs with a "curve", and its name in the legend.
+    """
+    runs = [(place, run) for place, one in enumerate(submissions) for run in one["curves"]]
+    drawn = Curves((run for _, run in runs), time)
+    traces, shown = [], set()
+    for place, run in runs:
+        look = {
+            "legendgroup": LETTERS[place],
+            "showlegend": place not in shown,
+            "width": 1.5,
+            "marker": {"size": 6, "symbol": SHAPES[place]},
+            "hover": f"{HOVER}<extra>{LETTERS[place]} {label(run['file'])}</extra>",
+        }
+        shown.add(place)
+        traces += drawn.traces(run["curve"], _name(place, names[place]), place, look)
+    named = [(f"{LETTERS[place]}, {run['file']}", run) for place, run in runs]
+    return drawn.chart(traces, evaluations_table(named, target, first="Run"), target)
+
+
+def run_times_chart(
+    compared: Sequence[View], names: Sequence[str], time: TimeFormat = SECONDS
+) -> Chart:
+    """The time of every run that reached the target, submission by submission, and their means.
+
+    `compared` are the submissions of the API's comparison, with "tta_low_seconds" and
+    "tta_high_seconds" beside them, and `names` those in the legend. A mean without an interval has
+    no bar.
+    """
+    runs: list[Trace] = []
+    bars: list[Trace] = []
+    rows: list[Row] = []
+    for place, one in enumerate(compared):
+        letter, times = LETTERS[place], one["run_seconds"]
+        rows += [
+            Row((f"{letter} {names[place]}", str(order), seconds_exact(seconds)))
+            for order, seconds in enumerate(times, start=1)
+        ]
+        if times:
+            runs.append(_run_dots(place, _name(place, names[place]), times, time))
+        ends = (one["tta_low_seconds"], one["tta_high_seconds"])
+        if one["tta_seconds"] is not None and None not in ends:
+            bars.append(
+                line(
+                    "95 % interval of the mean",
+                    [place + 0.36] * 2,
+                    [end / time.scale for end in ends],
+                    "front",
+                    width=4,
+                    hover=f"%{{y:.5~g}}<extra>{letter}, end of the interval</extra>",
+                    legendgroup="interval",
+                    showlegend=not bars,
+                )
+            )
+    known = [seconds / time.scale for one in compared for seconds in one["run_seconds"]]
+    return chart(
+        [*runs, *bars],
+        table(rows, "Submission", figures=("Run", "Time to accuracy")),
+        xaxis=axis(
+            "",
+            tickmode="array",
+            tickvals=list(range(len(compared))),
+            ticktext=list(LETTERS[: len(compared)]),
+            range=[-0.6, len(compared) - 0.4],
+            zeroline=False,
+        ),
+        yaxis=axis(f"Time to accuracy ({time.word})", known),
+        height=360,
+    )
+
+
+def _run_dots(place: int, name: str, times: Sequence[float], time: TimeFormat) -> Trace:
+    step = SPREAD / max(1, len(times) - 1)
+    start = place - SPREAD / 2 if len(times) > 1 else place
+    return dots(
+        name,
+        [start + order * step for order in range(len(times))],
+        [seconds / time.scale for seconds in times],
+        place,
+        symbol=SHAPES[place],
+        size=9,
+        edge=1.5,
+        hover=f"%{{y:.5~g}}<extra>{LETTERS[place]}</extra>",
+    )
+
+
+def _name(place: int, name: str) -> str:
+    return f"{LETTERS[place]} {plain(name, longest=36)}"

@@ -1,0 +1,362 @@
+"""Pieces of every chart: a figure with its table, traces, axes, names of entries."""
+
+import html
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from finishline.rules.ranking import check_of_row
+from web.formats import DASH, TimeFormat
+from web.names import byline, entry_title, hardware
+
+Figure = dict[str, Any]
+Trace = dict[str, Any]
+View = Mapping[str, Any]
+SERIES_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+SERIES_SYMBOLS = ("circle", "square-open", "diamond", "triangle-up-open", "cross", "x", "star-open")
+SYMBOLS = {
+    "measured": "circle",
+    "published": "square",
+    "claimed": "circle-open",
+    "contradicted": "x",
+}
+LONGEST_LABEL = 32
+_FEWEST_TICKS = 3
+# Seconds that read well as H:MM:SS, and fewer of them for ranges of several powers of ten.
+_HOURS = (1, 2, 5, 10, 20, 50, 100, 200)
+_ROUND_TIMES: tuple[tuple[float, ...], ...] = (
+    (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, *(3600 * hours for hours in _HOURS)),
+    (1, 5, 10, 30, 60, 300, 600, 1800, *(3600 * hours for hours in (1, 5, 10, 50, 100))),
+    (1, 10, 60, 600, *(3600 * hours for hours in (1, 10, 100))),
+)
+_MOST_TIMES = 7
+_LOG_STEPS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8))
+_WIDE_RANGE = 20.0  # From this ratio of largest to smallest on, an axis is logarithmic.
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's heading; figures stand to the right."""
+
+    title: str
+    is_figure: bool = False
+
+
+@dataclass(frozen=True)
+class Row:
+    """The texts of a row, the first of them a link where there is an `address`."""
+
+    cells: tuple[str, ...]
+    address: str | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """The figures of a chart: a row for each point that is drawn, and each that was left out."""
+
+    columns: tuple[Column, ...] = ()
+    rows: tuple[Row, ...] = ()
+
+    def without_empty_columns(self) -> "Table":
+        """The same table without the columns that have a dash in every row."""
+        if not self.rows:
+            return self
+        cells = zip(*(row.cells for row in self.rows), strict=True)
+        kept = [place for place, column in enumerate(cells) if set(column) != {DASH}]
+        return Table(
+            tuple(self.columns[place] for place in kept),
+            tuple(
+                replace(row, cells=tuple(row.cells[place] for place in kept)) for row in self.rows
+            ),
+        )
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure for Plotly, ready to be sent as JSON, and the same figures as a table.
+
+    A figure with several views (the same runs over seconds and over epochs) names them in
+    `layout.meta.views`. A trace that belongs to one of them names it in `meta.view`.
+    """
+
+    figure: Figure
+    table: Table
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """What the page reads: `views`, and words `about` the figure or why it is `empty`."""
+        found: dict[str, Any] = self.figure["layout"].get("meta", {})
+        return {"empty": None, "views": ()} | found
+
+
+def chart(traces: Iterable[Trace], table: Table, **layout: Any) -> Chart:
+    """A chart without a background, so that the page shows through in light and dark."""
+    known = {
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "margin": {"l": 56, "r": 16, "t": 12, "b": 48},
+        "hovermode": "closest",
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "y": 0,
+            "yref": "container",
+            "yanchor": "bottom",
+            "traceorder": "normal",
+        },
+    }
+    return Chart({"data": list(traces), "layout": known | layout}, table)
+
+
+def empty(sentence: str, table: Table) -> Chart:
+    """A sentence instead of a figure, such as on the runs that it needs."""
+    return Chart({"data": [], "layout": {"meta": {"empty": sentence}}}, table)
+
+
+def line(
+    name: str,
+    x: Iterable[Any],
+    y: Iterable[Any],
+    paint: str | int,
+    *,
+    width: float = 2,
+    hover: str | None = None,
+    meta: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Trace:
+    """A line. `paint` names its colour; a number is that of a series.
+
+    Without `hover`, a template of Plotly, nothing is told of its points.
+    """
+    told = {"hoverinfo": "skip"} if hover is None else {"hovertemplate": hover}
+    of = {"paint": "series", "series": paint} if isinstance(paint, int) else {"paint": paint}
+    own = {"width": width} | more.pop("line", {})
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "x": list(x),
+        "y": list(y),
+        "line": own,
+        "meta": of | dict(meta or {}),
+        **told,
+        **more,
+    }
+
+
+def dots(
+    name: str,
+    x: Iterable[Any],
+    y: Iterable[Any],
+    paint: str | int,
+    *,
+    symbol: object = "circle",
+    size: object = 11,
+    edge: float = 2,
+    hover: str = "%{text}<extra></extra>",
+    **more: Any,
+) -> Trace:
+    """Marks without a line. Their `text` is told, and `customdata` has the address of each."""
+    marker = {"symbol": symbol, "size": size, "line": {"width": edge}}
+    found = line(name, x, y, paint, hover=hover, marker=marker, **({"mode": "markers"} | more))
+    if found["mode"] == "markers":
+        del found["line"]
+    return found
+
+
+def evidence_group(row: View) -> str:
+    """The word that a row is drawn under: its evidence, or that it was contradicted."""
+    if check_of_row(row) == "contradicted":
+        return "contradicted"
+    return str(row.get("evidence", "claimed"))
+
+
+def plain(text: object, *, longest: int = 200) -> str:
+    """A stranger's text for Plotly, which would read tags in it as its own markup."""
+    words = str(text)
+    cut = words if len(words) <= longest else words[: longest - 1] + "…"
+    return html.escape(cut, quote=False)
+
+
+def label(text: object) -> str:
+    """A stranger's text, short enough for an axis or a legend."""
+    return plain(text, longest=LONGEST_LABEL)
+
+
+def told(entry: View, *figures: str) -> str:
+    """What is told of an entry's mark: its title, who and where, and its figures."""
+    who = f"{label(byline(entry))}, {label(hardware(entry))}"
+    return "<br>".join((plain(entry_title(entry), longest=60), who, *figures))
+
+
+def address_of(entry: View) -> str:
+    """The address of a submission's page."""
+    return f"/submissions/{entry['submission_id']}"
+
+
+def axis(
+    title: str, values: Iterable[float] = (), *, is_log: bool = False, **more: Any
+) -> dict[str, Any]:
+    """An axis; logarithmic where its values are positive and differ widely, or `is_log` asks.
+
+    Around a single value Plotly draws one unit to each side. That would go below zero for a small
+    amount, which stands halfway between zero and its double instead.
+    """
+    known = list(values)
+    positive = bool(known) and min(known) > 0
+    kind: dict[str, Any] = {}
+    if positive and (is_log or max(known) / min(known) >= _WIDE_RANGE):
+        # Level: labels that turn when they come close change the margin, and turn back for it.
+        kind = {"type": "log", "tickmode": "array", "tickangle": 0}
+        kind["tickvals"] = log_ticks(min(known), max(known))
+    elif positive and max(known) == min(known) <= 1:
+        kind = {"range": [0, 2 * max(known)]}
+    return {
+        # The margin grows with the labels, and the title keeps off them.
+        "title": {"text": title, "standoff": 10},
+        "automargin": True,
+        "exponentformat": "none",
+        **kind,
+        **more,
+    }
+
+
+def time_axis(time: TimeFormat, title: str, seconds: Iterable[float]) -> dict[str, Any]:
+    """A logarithmic axis of times in the unit of a board, or as on a stopwatch."""
+    known = [second / time.scale for second in seconds]
+    found = axis(f"{title} ({time.word})", known, is_log=True)
+    if time.is_stopwatch and "tickvals" in found:
+        ticks = _round_ticks(min(known), max(known))
+        found |= {"tickvals": ticks, "ticktext": list(map(time, ticks))}
+        found["title"] |= {"text": title}
+    return found
+
+
+def _round_ticks(low: float, high: float) -> list[float]:
+    choices = [[at for at in times if low <= at <= high] for times in _ROUND_TIMES]
+    fitting = next((found for found in choices if len(found) <= _MOST_TIMES), choices[-1])
+    return fitting or [low, high]
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Ticks that are written out: powers of ten, or as many between them as a range needs.
+
+    Plotly would write a small 2 and 5 between powers of ten, to be read as multiples of them. A
+    range that has none of them is divided evenly.
+    """
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    for steps in _LOG_STEPS:
+        ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
+        if sum(low <= tick <= high for tick in ticks) >= _FEWEST_TICKS:
+            return ticks
+    step = 10.0 ** math.floor(math.log10((high - low) / 2)) if high > low else low
+    ticks = [step * n for n in range(math.floor(low / step), math.ceil(high / step) + 1)]
+    return ticks[:: max(1, len(ticks) // 5)]
+
+
+def rows_axis(entries: Sequence[View]) -> dict[str, Any]:
+    """A vertical axis with a row for each entry, the first on top."""
+    return axis(
+        "",
+        tickmode="array",
+        tickvals=list(range(len(entries))),
+        ticktext=list(names_of(entries).values()),
+        range=[len(entries) - 0.4, -0.6],
+        zeroline=False,
+    )
+
+
+def quality_axis(target: View) -> dict[str, Any]:
+    """The axis of a quality; it stays within the metric's range, however wide the band."""
+    largest = {"percent": 100, "fraction": 1}.get(target["unit"])
+    unit = "%" if target["unit"] == "percent" else plain(target["unit"])
+    more: dict[str, Any] = {}
+    if largest is not None:
+        more["autorangeoptions"] = {"clipmin": 0, "clipmax": largest * 1.02}
+    return axis(f"{plain(target['metric'])} ({unit})", **more)
+
+
+def target_line(target: View) -> dict[str, Any]:
+    """The quality target across the whole plot, with its value beside it."""
+    value = target["value"]
+    return {
+        "type": "line",
+        "name": "target",
+        "xref": "paper",
+        "x0": 0,
+        "x1": 1,
+        "y0": value,
+        "y1": value,
+        "line": {"width": 1.5, "dash": "dash"},
+        "label": {"text": f"target {value:g}", "textposition": "start", "yanchor": "top"},
+    }
+
+
+def band_traces(points: Sequence[View], at: Sequence[float], *, view: str) -> list[Trace]:
+    """The control-point band as a filled area, `at` giving the place of each point."""
+    if not points:
+        return []
+
+    def edge(name: str, side: str, words: str, **more: Any) -> Trace:
+        heights = [point[side] for point in points]
+        hover = f"{words} %{{y:.5~g}}<extra>band</extra>"
+        return line(name, at, heights, "band", hover=hover, meta={"view": view}, **more)
+
+    return [
+        edge("lower limit", "lower", "at least", showlegend=False),
+        edge("control-point band", "upper", "at most", fill="tonexty"),
+    ]
+
+
+def series_marks(order: int) -> dict[str, Any]:
+    """Dash and symbol of the series of that order, to tell it apart without its colour."""
+    return {
+        "dash": SERIES_DASHES[order % len(SERIES_DASHES)],
+        "symbol": SERIES_SYMBOLS[order % len(SERIES_SYMBOLS)],
+    }
+
+
+def names_of(entries: Sequence[View], written: Callable[[object], str] = label) -> dict[str, str]:
+    """A name for each of a few board entries: rank, hardware, and the word that tells most apart.
+
+    It is `written` for Plotly unless told otherwise; a template escapes for itself.
+    """
+    ways = (
+        [hardware(entry) for entry in entries],
+        [f"{hardware(entry)}, {byline(entry)}" for entry in entries],
+        [f"{hardware(entry)}, {entry['system']['name']}" for entry in entries],
+        [f"{hardware(entry)}, {entry['model']}" for entry in entries],
+    )
+    chosen = max(ways, key=lambda names: len(set(names)))
+    ranks = ["" if entry["rank"] is None else f"{entry['rank']}. " for entry in entries]
+    return {
+        entry["submission_id"]: rank + written(own)
+        for entry, rank, own in zip(entries, ranks, chosen, strict=True)
+    }
+
+
+def even_sample(values: Sequence[Any], most: int) -> list[Any]:
+    """At most so many values in their order and evenly apart, the first and the last among them."""
+    if len(values) <= most:
+        return list(values)
+    if most < 2:
+        return list(values[: max(most, 0)])
+    return [values[round(i * (len(values) - 1) / (most - 1))] for i in range(most)]
+
+
+def table(rows: Iterable[Row], *texts: str, figures: Sequence[str] = ()) -> Table:
+    """A table with columns of text and, after them, columns of figures."""
+    columns = (*(Column(title) for title in texts), *(Column(title, True) for title in figures))
+    return Table(columns, tuple(rows))
+
+
+def entry_table(rows: Iterable[Row], *texts: str, figures: Sequence[str] = ()) -> Table:
+    """The same of rows that each begin with a submission, its submitter and its hardware."""
+    return table(rows, "Entry", "Submitter", "Hardware", *texts, figures=figures)
+
+
+def entry_row(entry: View, *cells: str) -> Row:
+    """A row that begins with a submission, its submitter and its hardware."""
+    first = (entry_title(entry), byline(entry), hardware(entry))
+    return Row((*first, *cells), address_of(entry))

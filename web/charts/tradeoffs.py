@@ -1,0 +1,254 @@
+"""The chart of a leaderboard: time against a second figure, or times and their intervals."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from finishline.rules.ranking import POSSIBLE, evidence_words
+from web.charts.parts import (
+    SYMBOLS,
+    Chart,
+    Table,
+    Trace,
+    View,
+    address_of,
+    axis,
+    chart,
+    dots,
+    empty,
+    entry_row,
+    entry_table,
+    even_sample,
+    evidence_group,
+    label,
+    line,
+    rows_axis,
+    time_axis,
+    told,
+)
+from web.formats import DASH, SECONDS, TimeFormat, milliseconds, money, number
+from web.names import accelerator_of_system, hardware_words
+
+VENDORS = ("NVIDIA", "AMD", "Google", "Intel")
+MOST_POINTS = 500
+MOST_INTERVALS = 25
+FEWEST_POINTS = 2
+ONE_POINT = "A chart needs two entries."
+
+
+@dataclass(frozen=True)
+class Against:
+    """A figure that times are set against; of `missing`, how a submission comes to have one."""
+
+    label: str
+    title: str
+    key: str
+    shown: Callable[[float | None], str]
+    missing: str
+    prefix: str = ""
+
+
+def _joules(joules: float | None) -> str:
+    return DASH if joules is None else f"{number(joules, 4)} J"
+
+
+AGAINST = {
+    "cost": Against(
+        "cost",
+        "Cost to accuracy (USD)",
+        "cost_usd",
+        money,
+        "No prices given, so there is no cost chart. Try your own price on the leaderboard.",
+        prefix="$",
+    ),
+    "energy": Against(
+        "energy",
+        "Energy to accuracy (joules)",
+        "energy_joules",
+        _joules,
+        "No energy measured yet: a replay on a machine with an energy counter measures it.",
+    ),
+    "quality": Against(
+        "quality",
+        "Best quality",
+        "quality",
+        number,
+        "No best quality given, so there is no chart of it.",
+    ),
+    "latency": Against(
+        "measured latency",
+        "Latency of one item, as measured (ms)",
+        "measured_latency_ms",
+        milliseconds,
+        "No latency measured yet: a latency verification measures it.",
+    ),
+}
+
+
+def pareto_chart(
+    board: View,
+    against: str = "cost",
+    *,
+    lower_quality: bool = False,
+    time: TimeFormat = SECONDS,
+) -> Chart:
+    """Time to accuracy against a second figure, with the entries that nothing beats in both.
+
+    Where no ranked entry has a cost, the times and their intervals, best on top. A higher quality
+    is better unless `lower_quality` says otherwise. Of the others less is better.
+    """
+    ranked = [e for e in board["entries"] if e["rank"] is not None and e["tta_seconds"] is not None]
+    kind = AGAINST[against]
+    least, most = POSSIBLE.get(kind.key, (-math.inf, math.inf))
+    known = [e for e in ranked if (at := e.get(kind.key)) is not None and least <= at <= most]
+    more_is_better = against == "quality" and not lower_quality
+    front = front_entries(known, kind.key, more_is_better=more_is_better)
+    rows = _table(ranked, {entry["submission_id"] for entry in front}, kind, time)
+    if against == "cost" and not known:
+        return _interval_chart(ranked, rows, time)
+    if len(known) < FEWEST_POINTS:
+        return empty(ONE_POINT if known else kind.missing, rows)
+    drawn = thin_entries(known, front)
+    step = line(
+        "Pareto front",
+        [entry[kind.key] for entry in front],
+        [entry["tta_seconds"] / time.scale for entry in front],
+        "front",
+        # Marks that are not seen, as large as the dots at the ends: names keep off those.
+        mode="lines+markers+text",
+        marker={"symbol": "line-ew", "size": 11, "opacity": 0},
+        text=[label(hardware_words(entry["system"])) for entry in front],
+        textposition="top right",
+        line={"shape": "vh" if more_is_better else "hv"},
+    )
+    places = [(e[kind.key], e["tta_seconds"] / time.scale, e) for e in drawn]
+    note = f"{len(drawn):,} of {len(known):,} shown: the front and an even sample of the others."
+    return chart(
+        [step, *_dots(places, kind, time)],
+        rows,
+        xaxis=axis(kind.title, (e[kind.key] for e in known), tickprefix=kind.prefix),
+        yaxis=time_axis(time, "Time to accuracy", (e["tta_seconds"] for e in known)),
+        height=420,
+        meta={"note": note} if len(drawn) < len(known) else {},
+    )
+
+
+def _table(ranked: Sequence[View], front: set[str], kind: Against, time: TimeFormat) -> Table:
+    """Every ranked entry with its time and its second figure, and whether it is on the front."""
+    return entry_table(
+        (
+            entry_row(
+                entry,
+                evidence_words(entry),
+                "on the front" if entry["submission_id"] in front else DASH,
+                str(entry["rank"]),
+                time(entry["tta_seconds"]),
+                kind.shown(entry.get(kind.key)),
+            )
+            for entry in ranked
+        ),
+        "Status",
+        "Front",
+        figures=("Rank", "Time to accuracy", kind.title),
+    )
+
+
+def front_entries(entries: Iterable[View], key: str, *, more_is_better: bool = False) -> list[View]:
+    """The entries that no other beats in both, by their second figure in rising order."""
+    sign = -1.0 if more_is_better else 1.0
+    front: list[View] = []
+    best = (math.inf, math.inf)
+    for entry in sorted(
+        entries,
+        key=lambda e: (e["tta_seconds"], sign * e[key], e["submitted_at"], e["submission_id"]),
+    ):
+        time, amount = entry["tta_seconds"], sign * entry[key]
+        if amount < best[1] or (time, amount) == best:
+            front.append(entry)
+            best = (time, amount)
+    return front if more_is_better else front[::-1]
+
+
+def thin_entries(entries: Sequence[View], front: Sequence[View]) -> list[View]:
+    """The front and an even sample of the others, in their order; all of them if they are few."""
+    if len(entries) <= MOST_POINTS:
+        return list(entries)
+    names = {entry["submission_id"] for entry in front[:MOST_POINTS]}
+    others = [entry for entry in entries if entry["submission_id"] not in names]
+    sample = even_sample(others, MOST_POINTS - len(names))
+    names |= {entry["submission_id"] for entry in sample}
+    return [entry for entry in entries if entry["submission_id"] in names]
+
+
+def _interval_chart(ranked: Sequence[View], rows: Table, time: TimeFormat) -> Chart:
+    entries = ranked[:MOST_INTERVALS]
+    if len(entries) < FEWEST_POINTS:
+        return empty(ONE_POINT if entries else "No submission is ranked here yet.", rows)
+    known = [
+        (row, entry["tta_low_seconds"], entry["tta_high_seconds"])
+        for row, entry in enumerate(entries)
+        if None not in (entry["tta_low_seconds"], entry["tta_high_seconds"])
+    ]
+    whiskers = line(
+        "95 % interval of the mean",
+        [x for _, low, high in known for x in (low / time.scale, high / time.scale, None)],
+        [y for row, _, _ in known for y in (row, row, None)],
+        "front",
+    )
+    places = [(e["tta_seconds"] / time.scale, row, e) for row, e in enumerate(entries)]
+    meta = {"about": "Time to accuracy with the 95 % interval of its mean; no prices given"}
+    if len(ranked) > len(entries):
+        meta["note"] = f"The first {len(entries)} of {len(ranked):,} are shown."
+    times = [e["tta_seconds"] for e in entries] + [end for _, *ends in known for end in ends if end]
+    return chart(
+        [whiskers, *_dots(places, AGAINST["cost"], time)],
+        rows,
+        xaxis=time_axis(time, "Time to accuracy", times),
+        yaxis=rows_axis(entries),
+        height=150 + 34 * len(entries),
+        meta=meta,
+    )
+
+
+def _vendor(entry: View) -> str:
+    return accelerator_of_system(entry["system"]).vendor or "other"
+
+
+def _dots(
+    places: Sequence[tuple[float, float, View]], kind: Against, time: TimeFormat
+) -> list[Trace]:
+    """Entries at their places, by vendor, the most frequent first, and by evidence."""
+    vendors = Counter(_vendor(entry) for _, _, entry in places)
+    groups = [
+        (vendor, status, [each for each in places if _is_of(each[2], vendor, status)])
+        for vendor, _ in vendors.most_common()
+        for status in SYMBOLS
+    ]
+    return [
+        dots(
+            f"{vendor}, {status}",
+            [x for x, _, _ in members],
+            [y for _, y, _ in members],
+            f"vendor-{vendor.lower() if vendor in VENDORS else 'other'}",
+            symbol=SYMBOLS[status],
+            text=[_entry_text(entry, kind, time) for _, _, entry in members],
+            customdata=[address_of(entry) for _, _, entry in members],
+        )
+        for vendor, status, members in groups
+        if members
+    ]
+
+
+def _is_of(entry: View, vendor: str, status: str) -> bool:
+    return (_vendor(entry), evidence_group(entry)) == (vendor, status)
+
+
+def _entry_text(entry: View, kind: Against, time: TimeFormat) -> str:
+    spread = time.interval(entry["tta_low_seconds"], entry["tta_high_seconds"])
+    amount = entry.get(kind.key)
+    return told(
+        entry,
+        time(entry["tta_seconds"]) + (f" ({spread})" if spread else ""),
+        "no price stated" if amount is None else f"{kind.label} {kind.shown(amount)}",
+    )

@@ -1,0 +1,378 @@
+"""Charts of verifications: a replay beside its ghosts, a head-to-head, a calibration."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from finishline.rules.benchmarks.quality import GREATEST
+from finishline.rules.verification.head_to_head import SIDES, Side
+from web.charts.curves import HOVER, ghost_traces
+from web.charts.parts import (
+    Chart,
+    Row,
+    Table,
+    Trace,
+    View,
+    axis,
+    band_traces,
+    chart,
+    dots,
+    empty,
+    label,
+    line,
+    plain,
+    quality_axis,
+    table,
+    target_line,
+)
+from web.formats import DASH, SECONDS, TimeFormat, number, quality, seconds_exact
+from web.names import byline, hardware
+from web.progress import expected_evaluations, side_of
+
+NO_RACE: View = {"ghosts": [], "runs": [], "why_no_record": None}
+FURTHER = 2  # Control points past where a run should end; all of them would squeeze the race.
+
+
+def replay_chart(
+    verification: View,
+    race: View = NO_RACE,
+    time: TimeFormat = SECONDS,
+    *,
+    is_code: bool = False,
+) -> Chart:
+    """Quality of each run over time and by evaluation, beside ghosts and band.
+
+    A planned run that has not begun is an empty trace, which the page fills as evaluations arrive.
+    The band binds by evaluation. Over seconds it stands at the pace of the replay, or of the claim
+    before there is one. The table has every evaluation beside its control point. A code submission
+    tells no epochs.
+    """
+    points, report = verification["control_points"], verification["report"]
+    done = {run["index"]: run["evaluations"] for run in (report or race)["runs"]}
+    rows = _evaluations(verification, done, is_code=is_code)
+    if verification["state"] in ("done", "failed", "cancelled") and not rows.rows:
+        return empty("No run was evaluated.", rows)
+    runs = sorted(set(range(verification["runs_planned"] or 0)) | set(done))
+    places = [point["index"] for point in points]
+    pace = _pace(list(done.values()), race["ghosts"])
+    bands = band_traces(points, places, view="evaluations")
+    if pace:
+        shown = max(len(pace), expected_evaluations(verification) or 0) + FURTHER
+        times = [at / time.scale for at in _extended(pace, places[:shown])]
+        bands += band_traces(points[:shown], times, view="seconds")
+    ghosts = [trace for ghost in race["ghosts"] for trace in ghost_traces(ghost, time)]
+    traces = [trace for run in runs for trace in _run(verification, run, done.get(run, []), time)]
+    title = f"Time on the clock ({time.word})"
+    return chart(
+        [*bands, *ghosts, *traces],
+        rows,
+        xaxis=axis(title, rangemode="tozero"),
+        yaxis=quality_axis(verification["target"]),
+        shapes=[target_line(verification["target"])],
+        height=420,
+        meta={
+            "scale": time.scale,
+            "views": [
+                {"name": "seconds", "label": time.word, "title": title},
+                {"name": "evaluations", "label": "evaluations", "title": "Evaluation"},
+            ],
+        },
+    )
+
+
+def _pace(curves: Sequence[Sequence[View]], ghosts: Sequence[View]) -> list[float]:
+    """Seconds at each evaluation: the mean over the replay's runs, else the claim's."""
+    longest = max((len(curve) for curve in curves), default=0)
+    if longest:
+        return [
+            fmean(curve[place]["seconds"] for curve in curves if len(curve) > place)
+            for place in range(longest)
+        ]
+    claim = next((ghost for ghost in ghosts if ghost["role"] == "claim"), None)
+    return [point["seconds"] for point in claim["points"]] if claim else []
+
+
+def _extended(pace: Sequence[float], places: Sequence[int]) -> list[float]:
+    """The pace at each place (from 1), past its end as if it went on evenly."""
+    each = pace[-1] / len(pace)
+    return [
+        pace[place - 1] if place <= len(pace) else pace[-1] + each * (place - len(pace))
+        for place in places
+    ]
+
+
+def _run(verification: View, run: int, curve: Sequence[View], time: TimeFormat) -> Iterable[Trace]:
+    side = side_of(verification, run)
+    views = {
+        "seconds": [point["seconds"] / time.scale for point in curve],
+        "evaluations": list(range(1, len(curve) + 1)),
+    }
+    for view, at in views.items():
+        yield line(
+            f"run {run + 1}" if side is None else f"run {run + 1} ({side})",
+            at,
+            [point["quality"] for point in curve],
+            run if side is None else SIDES.index(side),  # One colour for all runs of a side.
+            hover=HOVER,
+            mode="lines+markers",
+            marker={"size": 5},
+            meta={"run": run, "view": view},
+        )
+
+
+def _evaluations(verification: View, done: Mapping[int, Sequence[View]], *, is_code: bool) -> Table:
+    target = verification["target"]
+    most = GREATEST.get(target["unit"]) or math.inf
+    bands = {
+        # A band computed from a spread may pass what a quality can be.
+        p["index"]: f"{quality(max(0.0, p['lower']))} to {quality(min(most, p['upper']))}"
+        for p in verification["control_points"]
+    }
+    rows = [
+        Row(
+            (
+                f"Run {run + 1}",
+                str(place),
+                DASH if is_code else number(point["epoch"]),
+                seconds_exact(point["seconds"]),
+                quality(point["quality"], target["unit"]),
+                quality(point.get("second_half"), target["unit"]),
+                DASH if is_code else bands.get(place, DASH),
+            )
+        )
+        for run, curve in done.items()
+        for place, point in enumerate(curve, start=1)
+    ]
+    if not rows:
+        return table((), "Run", figures=("Evaluation", "Seconds", "Quality"))
+    figures = ("Evaluation", "Epoch", "Seconds", "Quality", "Second half", "Band")
+    return table(rows, "Run", figures=figures).without_empty_columns()
+
+
+NO_PAIR = "No pair could be compared: other programs disturbed each, or the infrastructure failed."
+NONE_REACHED = "No run reached the target."
+SIDE_SYMBOLS: dict[Side, str] = {"challenger": "circle", "holder": "square-open"}
+
+
+def head_to_head_chart(head_to_head: View, time: TimeFormat = SECONDS) -> Chart:
+    """Seconds of challenger and holder in each pair, joined by a line; lower is faster.
+
+    A run that did not reach the target has no time and no dot.
+    """
+    pairs = head_to_head["pairs"]
+    figures = ("Challenger", "Holder", "Ratio")
+    rows = table(map(_pair_row, pairs), "Pair", "Faster", figures=figures)
+    if not any(pair[side]["seconds"] for pair in pairs for side in SIDE_SYMBOLS):
+        return empty(NO_PAIR if any(map(_is_void, pairs)) else NONE_REACHED, rows)
+    both = [pair for pair in pairs if pair["ratio"] is not None]
+    joins = line(
+        "pair",
+        [x for pair in both for x in (pair["number"], pair["number"], None)],
+        [
+            y
+            for pair in both
+            for y in (*(pair[side]["seconds"] / time.scale for side in SIDE_SYMBOLS), None)
+        ],
+        "front",
+        showlegend=False,
+    )
+    return chart(
+        [joins, *(_dots(pairs, side, time.scale) for side in SIDE_SYMBOLS)],
+        rows,
+        xaxis=axis("Pair", tickmode="linear", tick0=1, dtick=1),
+        yaxis=axis(f"Time to accuracy ({time.word})"),
+        height=320,
+    )
+
+
+def _is_void(pair: View) -> bool:
+    return "void" in (pair[side].get("ending") for side in SIDE_SYMBOLS)
+
+
+def _pair_row(pair: View) -> Row:
+    faster = "void, not counted" if _is_void(pair) else pair.get("winner") or DASH
+    ratio = DASH if pair["ratio"] is None else f"{pair['ratio']:.3f}"
+    times = (_run_text(pair[side]) for side in SIDE_SYMBOLS)
+    return Row((str(pair["number"]), faster, *times, ratio))
+
+
+def _run_text(run: View) -> str:
+    if run["seconds"] is None:
+        return "missed" if run.get("ending") == "missed" else DASH
+    epochs = run.get("epochs")
+    return seconds_exact(run["seconds"]) + (f", epochs: {number(epochs)}" if epochs else "")
+
+
+def _dots(pairs: Iterable[View], side: Side, scale: float) -> Trace:
+    reached = [pair for pair in pairs if pair[side]["seconds"] is not None]
+    return dots(
+        side,
+        [pair["number"] for pair in reached],
+        [pair[side]["seconds"] / scale for pair in reached],
+        SIDES.index(side),
+        symbol=SIDE_SYMBOLS[side],
+        hover=f"%{{y:.5~g}}<extra>{side}, pair %{{x}}</extra>",
+    )
+
+
+def calibration_chart(sizes: Sequence[View], runs: Sequence[View], target: View) -> Chart:
+    """One view for each batch size, evaluation by evaluation. The table has the bands.
+
+    `sizes` are those of the API's calibration, `runs` those of its finished runs.
+    """
+    traces: list[Trace] = []
+    views, rows = [], []
+    for size in sizes:
+        view, points = f"batch size {size['batch_size']}", size["band"]
+        views.append({"name": view, "label": view, "title": "Evaluation"})
+        places = [point["index"] for point in points]
+        own = [run["quality"] for run in runs if run["batch_size"] == size["batch_size"]]
+        traces += band_traces(points, places, view=view)
+        traces += [
+            line(
+                "a run",
+                range(1, len(curve) + 1),
+                curve,
+                0,
+                width=1,
+                hover=f"%{{y:.5~g}}<extra>run {order}</extra>",
+                legendgroup=f"runs {view}",
+                showlegend=order == 1,
+                opacity=0.5,
+                meta={"view": view},
+            )
+            for order, curve in enumerate(own, start=1)
+        ]
+        if points:
+            means, hover = [point["mean"] for point in points], "%{y:.5~g}<extra>mean</extra>"
+            look: dict[str, Any] = {"width": 2.5, "line": {"dash": "dot"}, "meta": {"view": view}}
+            traces.append(line("mean", places, means, 1, hover=hover, **look))
+        rows += [
+            Row(
+                (
+                    number(size["batch_size"]),
+                    str(point["index"]),
+                    *(quality(point[name], target["unit"]) for name in ("mean", "lower", "upper")),
+                )
+            )
+            for point in points
+        ]
+    return chart(
+        traces,
+        table(rows, figures=("Batch size", "Evaluation", "Mean", "Lower limit", "Upper limit")),
+        xaxis=axis("Evaluation"),
+        yaxis=quality_axis(target),
+        shapes=[target_line(target)],
+        height=420,
+        meta={"views": views},
+    )
+
+
+NOT_MEASURED = (
+    "The reference's convergence was not measured, and no submission states its batch size."
+)
+VERDICTS: dict[str | None, tuple[str, str, str]] = {
+    "pass": ("passes", "circle", "status-verified"),
+    "fail": ("converges too fast", "x", "status-rejected"),
+    "missing": ("no point to compare with", "diamond-open", "status-inconclusive"),
+    None: ("not judged", "circle-open", "status-claimed"),
+}
+
+
+def convergence_chart(convergence: View) -> Chart:
+    """The reference's points with their pruned envelope and limit, and the submissions on it.
+
+    The table has the points. That of the submissions stands below it.
+    """
+    unit, points = convergence["unit"], convergence["points"]
+    calibration, places = convergence.get("calibration"), convergence["submissions"]
+    measured = calibration["points"] if calibration else []
+    adopted = f"calibration {calibration['version']}, adopted" if calibration else ""
+    uses = [
+        "pruned: slower than the line between its neighbours"
+        if point["pruned"]
+        else "of the file"
+        if calibration
+        else "in use"
+        for point in points
+    ]
+    used = [*zip(points, uses, strict=True), *((point, adopted) for point in measured)]
+    figures = ("Batch size", f"Mean ({unit})", "Standard deviation", "Least allowed")
+    rows = table(
+        (_point_row(point, use, convergence["allowance"]) for point, use in used),
+        "Use",
+        figures=figures,
+    )
+    every = [*points, *measured, *places]
+    if not every:
+        return empty(NOT_MEASURED, rows)
+    groups: dict[str, tuple[Sequence[View], str, str | int]] = {
+        "reference point": ([p for p in points if not p["pruned"]], "square", "front"),
+        "pruned point": ([p for p in points if p["pruned"]], "square-open", "front"),
+        adopted: (measured, "diamond-cross-open", 1),
+    }
+    traces = _limits(convergence)
+    for name, (group, symbol, paint) in groups.items():
+        texts = [f"{p['mean']:,.6g} ± {p['stdev']:,.3g} {unit}" for p in group]
+        bars = {"type": "data", "array": [p["stdev"] for p in group], "width": 4}
+        more = {"error_y": bars} if name == adopted else {}
+        traces += _sized_dots(name, group, texts, symbol, paint, **more)
+    for verdict, (words, symbol, colour) in VERDICTS.items():
+        group = [place for place in places if place["verdict"] == verdict]
+        texts = [_submission_text(place, unit) for place in group]
+        links = [f"/submissions/{place['id']}" for place in group]
+        name = f"submission, {words}"
+        traces += _sized_dots(name, group, texts, symbol, colour, customdata=links)
+    return chart(
+        traces,
+        rows,
+        xaxis=axis("Global batch size", [item["batch_size"] for item in every]),
+        yaxis=axis(f"{unit.capitalize()} to converge", [item["mean"] for item in every]),
+        height=460,
+    )
+
+
+def _point_row(point: View, use: str, allowance: float) -> Row:
+    lowest = None if point["lowest"] is None else point["lowest"] - allowance
+    figures = (number(point["mean"], 7), number(point["stdev"], 4), number(lowest, 7))
+    return Row((use, number(point["batch_size"]), *figures))
+
+
+def _limits(convergence: View) -> list[Trace]:
+    """The mean of the reference, and the least that is allowed."""
+    envelope, allowance = convergence["envelope"], convergence["allowance"]
+    held = [point for point in envelope if point["lowest"] is not None]
+    limits = [point["lowest"] - allowance for point in held]
+    sizes, means = [p["batch_size"] for p in envelope], [p["mean"] for p in envelope]
+    lines = [
+        line("reference mean", sizes, means, "front"),
+        line(
+            f"least {convergence['unit']} allowed",
+            [point["batch_size"] for point in held],
+            limits,
+            "target",
+            line={"dash": "dash"},
+        ),
+    ]
+    return [each for each in lines if each["x"]]
+
+
+def _sized_dots(
+    name: str,
+    places: Sequence[View],
+    texts: Sequence[str],
+    symbol: str,
+    paint: str | int,
+    **more: Any,
+) -> list[Trace]:
+    """Dots at their batch sizes; none where there are no places."""
+    sizes, means = [p["batch_size"] for p in places], [p["mean"] for p in places]
+    hover = "%{text}<br>batch size %{x:,}<extra></extra>"
+    look: dict[str, Any] = {"symbol": symbol, "size": 10, "hover": hover, "text": list(texts)}
+    return [dots(name, sizes, means, paint, **look, **more)] if places else []
+
+
+def _submission_text(place: View, unit: str) -> str:
+    figure = f"{place['mean']:,.6g} {unit}" + (", normalised" if place["normalised"] else "")
+    return "<br>".join((plain(hardware(place), longest=60), label(byline(place)), figure))
