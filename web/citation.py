@@ -1,12 +1,8 @@
-"""A submission cited elsewhere: a badge for a README as an SVG of its own, BibTeX, plain text.
+"""A submission cited elsewhere: a badge for a README, BibTeX, plain text."""
 
-Text of strangers is escaped.
-"""
-
-import html
 import re
-import unicodedata
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from finishline.rules.ranking import check_of_row, is_entry, ranked_seconds
@@ -22,51 +18,40 @@ COLOURS = {
     "claimed": "#5a6169",
     "contradicted": "#b0261c",
 }
-LABEL_COLOUR = "#30363c"
-HEIGHT, PADDING, FONT_PIXELS = 20, 7, 11
 _LONGEST_LABEL = 60
-# Advance widths of Verdana's printable ASCII, from the space on, in 1/2048 of the font's size.
-_ASCII_WIDTHS = (
-    720, 806, 940, 1676, 1302, 2204, 1488, 550, 930, 930, 1302, 1676, 745, 930, 745, 930,
-    1302, 1302, 1302, 1302, 1302, 1302, 1302, 1302, 1302, 1302, 930, 930, 1676, 1676, 1676, 1117,
-    2048, 1400, 1404, 1430, 1578, 1295, 1177, 1588, 1539, 862, 931, 1419, 1140, 1726, 1532, 1612,
-    1235, 1612, 1424, 1400, 1262, 1499, 1400, 2025, 1403, 1260, 1403, 930, 930, 930, 1676, 1302,
-    1302, 1230, 1276, 1067, 1276, 1220, 720, 1276, 1296, 562, 705, 1212, 562, 1992, 1296, 1243,
-    1276, 1276, 874, 1067, 807, 1296, 1212, 1676, 1212, 1212, 1076, 1300, 930, 1300, 1676,
-)  # fmt: skip
-_OTHER_WIDTHS = {"·": 745, "…": 1676, "–": 1302}
 _UNPRINTABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def badge_words(submission: View, time: TimeFormat = SECONDS, of: int = 0) -> tuple[str, str]:
-    """Both halves of a submission's badge, `of` so many numbered; a claim shows no time."""
+@dataclass(frozen=True)
+class Badge:
+    """Both halves of a badge, what it is of, and the colour of its right half."""
+
+    label: str
+    message: str
+    title: str
+    colour: str
+    label_colour: str = "#30363c"
+
+    def endpoint(self) -> dict[str, Any]:
+        """The badge for a page that draws it itself, as shields.io's endpoint badge asks for it."""
+        colours = {"labelColor": self.label_colour, "color": self.colour}
+        return {"schemaVersion": 1, "label": self.label, "message": self.message, **colours}
+
+
+def badge(submission: View, time: TimeFormat = SECONDS, *, of: int = 0) -> Badge:
+    """The badge of a submission, `of` so many numbered; a claim shows no time."""
     rank = submission.get("rank") if of else None
     place = None if rank is None or submission["withdrawal"] else f"#{rank} of {of:,}"
     parts = (standing_words(submission), figure(submission, time), place)
-    right = " · ".join(part for part in parts if part).replace("\u00a0", " ")
-    return cut(printable(submission["benchmark"]), _LONGEST_LABEL), right
-
-
-def badge_endpoint(submission: View, time: TimeFormat = SECONDS, *, of: int = 0) -> dict[str, Any]:
-    """The badge for a page that draws it itself, as shields.io's endpoint badge asks for it."""
-    label, message = badge_words(submission, time, of)
-    colours = {"labelColor": LABEL_COLOUR, "color": _colour(submission)}
-    return {"schemaVersion": 1, "label": label, "message": message, **colours}
-
-
-def badge_svg(submission: View, time: TimeFormat = SECONDS, *, of: int = 0) -> str:
-    """The badge of a submission as a picture."""
-    left, right = badge_words(submission, time, of)
-    title = f"{printable(row_name(submission))} on {left}: {right}"
-    return _drawn(left, right, title, _colour(submission))
-
-
-def _colour(submission: View) -> str:
+    message = " · ".join(part for part in parts if part).replace("\u00a0", " ")
+    left = cut(printable(submission["benchmark"]), _LONGEST_LABEL)
+    title = f"{printable(row_name(submission))} on {left}: {message}"
+    word = submission["evidence"]
     if submission["withdrawal"]:
-        return COLOURS["claimed"]
-    if check_of_row(submission) == "contradicted":
-        return COLOURS["contradicted"]
-    return COLOURS[submission["evidence"]]
+        word = "claimed"
+    elif check_of_row(submission) == "contradicted":
+        word = "contradicted"
+    return Badge(left, message, title, COLOURS[word])
 
 
 def figure(submission: View, time: TimeFormat) -> str | None:
@@ -91,11 +76,6 @@ def _time_of(submission: View) -> float | None:
     return ranked_seconds({**submission, "tta_seconds": seconds})
 
 
-def text_width(text: str) -> float:
-    """Width of a text in pixels at the badge's size; other characters than ASCII at drawn width."""
-    return sum(_width(character) for character in text) * FONT_PIXELS / 2048
-
-
 def printable(text: object) -> str:
     """A text without the characters that XML cannot hold, on one line."""
     return " ".join(_UNPRINTABLE.sub("", str(text)).split())
@@ -104,43 +84,6 @@ def printable(text: object) -> str:
 def cut(text: str, longest: int) -> str:
     """A text of at most so many characters."""
     return text if len(text) <= longest else text[: longest - 1] + "…"
-
-
-def _width(character: str) -> int:
-    place = ord(character) - 32
-    if 0 <= place < len(_ASCII_WIDTHS):
-        return _ASCII_WIDTHS[place]
-    if character in _OTHER_WIDTHS:
-        return _OTHER_WIDTHS[character]
-    if unicodedata.combining(character) or unicodedata.category(character) == "Cf":
-        return 0
-    return 2048 if unicodedata.east_asian_width(character) in "WF" else 1302
-
-
-def _drawn(left: str, right: str, title: str, colour: str) -> str:
-    widths = [text_width(text) for text in (left, right)]
-    places = [width + 2 * PADDING for width in widths]
-    total = sum(places)
-    texts = "".join(
-        f'<text x="{start + PADDING:.1f}" y="14" textLength="{width:.1f}" '
-        f'lengthAdjust="spacingAndGlyphs">{_svg_text(text)}</text>'
-        for text, width, start in zip((left, right), widths, (0.0, places[0]), strict=True)
-    )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{total:.1f}" height="{HEIGHT}" '
-        f'viewBox="0 0 {total:.1f} {HEIGHT}" role="img" aria-labelledby="t">'
-        f'<title id="t">{_svg_text(title)}</title>'
-        f'<clipPath id="r"><rect width="{total:.1f}" height="{HEIGHT}" rx="4"/></clipPath>'
-        f'<g clip-path="url(#r)"><rect width="{total:.1f}" height="{HEIGHT}" '
-        f'fill="{LABEL_COLOUR}"/><rect x="{places[0]:.1f}" width="{places[1]:.1f}" '
-        f'height="{HEIGHT}" fill="{colour}"/></g>'
-        '<g fill="#fff" font-family="Verdana,DejaVu Sans,Geneva,sans-serif" '
-        f'font-size="{FONT_PIXELS}">{texts}</g></svg>\n'
-    )
-
-
-def _svg_text(text: str) -> str:
-    return html.escape(text)
 
 
 _SPECIAL = {

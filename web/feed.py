@@ -1,4 +1,4 @@
-"""Atom feeds (RFC 4287): records and verdicts as entries, entries as XML."""
+"""Atom feeds (RFC 4287): records and verdicts as entries."""
 
 import re
 import uuid
@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
-from xml.etree import ElementTree as ET
 
 from finishline.rules.ranking import evidence_words
 from web.entries import outcome_word
 from web.formats import SECONDS, TimeFormat, moment, number, percent
 from web.names import byline, entry_title
 from web.progress import kind_word
+from web.render import render
 
-ATOM = "http://www.w3.org/2005/Atom"
 MEDIA_TYPE = "application/atom+xml; charset=utf-8"
 # Characters that XML 1.0 does not allow in a text; a stranger's name may hold anything.
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -35,63 +34,26 @@ class FeedEntry:
     categories: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Feed:
-    """Entries, the latest first; `base` is the address of the site, `path` that of the feed."""
-
-    base: str
-    path: str
-    page: str
-    title: str
-    entries: Sequence[FeedEntry]
-
-
-def atom_feed(feed: Feed) -> bytes:
-    """The feed as an Atom document.
+def atom_feed(
+    entries: Sequence[FeedEntry], *, base: str, path: str, page: str, title: str
+) -> bytes:
+    """Entries, the latest first, as an Atom document: `base` is the site's address.
 
     An id stands for its subject alone, so that it stays when the site moves to another address.
     """
-    root = ET.Element("feed", xmlns=ATOM)
-    _text(root, "id", _id(f"feed {feed.path}"))
-    _text(root, "title", feed.title)
-    updated = max((moment(entry.updated) for entry in feed.entries), default=_NEVER)
-    _text(root, "updated", _timestamp(updated))
-    _text(ET.SubElement(root, "author"), "name", "Finishline")
-    _link(root, "self", feed.base + feed.path, "application/atom+xml")
-    _link(root, "alternate", feed.base + feed.page, "text/html")
-    for entry in feed.entries:
-        _add(root, entry, feed.base)
-    ET.indent(root, space=" ")
-    document: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
-    return document
-
-
-def _add(root: ET.Element, entry: FeedEntry, base: str) -> None:
-    element = ET.SubElement(root, "entry")
-    _text(element, "id", _id(entry.subject))
-    _text(element, "title", entry.title)
-    _text(element, "updated", _timestamp(moment(entry.updated)))
-    _text(ET.SubElement(element, "author"), "name", entry.author)
-    _link(element, "alternate", base + entry.path, "text/html")
-    for category in entry.categories:
-        ET.SubElement(element, "category", term=_clean(category))
-    _text(element, "summary", entry.summary)
-
-
-def _text(parent: ET.Element, tag: str, words: str) -> None:
-    ET.SubElement(parent, tag).text = _clean(words)
-
-
-def _link(parent: ET.Element, relation: str, address: str, media_type: str) -> None:
-    ET.SubElement(parent, "link", rel=relation, href=_clean(address), type=media_type)
-
-
-def _clean(words: str) -> str:
-    return _NOT_IN_XML.sub("\ufffd", words)
-
-
-def _id(subject: str) -> str:
-    return uuid.uuid5(uuid.NAMESPACE_URL, f"finishline {subject}").urn
+    updated = max((moment(entry.updated) for entry in entries), default=_NEVER)
+    document = render(
+        "feed.atom",
+        entries=entries,
+        base=base,
+        path=path,
+        page=page,
+        title=title,
+        updated=_timestamp(updated),
+        id_of=lambda subject: uuid.uuid5(uuid.NAMESPACE_URL, f"finishline {subject}").urn,
+        timestamp=lambda updated: _timestamp(moment(updated)),
+    )
+    return _NOT_IN_XML.sub("\ufffd", document).encode()
 
 
 def _timestamp(when: datetime) -> str:

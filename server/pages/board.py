@@ -10,9 +10,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.definition_tables import ReplayPolicy, RunsRule, TrainingPolicy
 from finishline.rules.errors import RuleError
-from finishline.rules.text import count_text
 from server.base.board_versions import board_version, cached_for_board
 from server.base.errors import ConflictError, ContentError, ServerError
 from server.base.services import Services, ServicesDep
@@ -30,7 +28,7 @@ from server.pages.entries import trainings_table
 from web.board_marks import run_dots
 from web.board_table import USUAL_LIMIT
 from web.entries import Line, idea_lines, lines_of
-from web.formats import SECONDS, STOPWATCH, TimeFormat, quality, time_format
+from web.formats import SECONDS, STOPWATCH, TimeFormat, time_format
 from web.render import render
 
 
@@ -141,101 +139,6 @@ def query_instead(typed: Mapping[str, str], problems: Sequence[Problem]) -> Boar
     return BoardQuery.model_validate({"metric": metric} if metric and not is_refused else {})
 
 
-MEASURED = (
-    "A verification trains the reference to the target and times its model one item at a time; "
-    "that latency stands beside the stated one."
-)
-NOT_MEASURED = "Not available here: these are the submitters' own results."
-
-
-def explain_scoring(benchmark: Benchmark) -> str:
-    """Explain in sentences how runs become a result here."""
-    runs = benchmark.runs
-    goals = [
-        f"{goal.metric} is {'at least' if goal.direction == 'higher' else 'at most'} "
-        f"{quality(goal.value, goal.unit)}"
-        for goal in (benchmark.target, *benchmark.target.also)
-    ]
-    lines = [
-        f"The time to accuracy of a run counts on the {benchmark.clock.name} clock until "
-        f"{' and '.join(goals)}."
-    ]
-    has_logs = benchmark.trainings is None or benchmark.replay is not None
-    if runs.dropped and has_logs:
-        ends = "the fastest and the slowest" if runs.dropped == 1 else f"{runs.dropped} at each end"
-        wanted = count_text(runs.wanted, "run")
-        lines.append(
-            f"A submission has at least {wanted}, each with a seed of its own; "
-            f"{_first_that_count(runs)}{ends} are dropped and the rest are averaged. "
-            f"A run that does not reach the target {_of_a_failed_run(runs)}."
-        )
-    if benchmark.trainings is not None:
-        lines.append(_explain_packages(benchmark.trainings))
-    if benchmark.replay is not None:
-        lines.append(_explain_replay(benchmark.replay))
-    return "\n\n".join(lines)
-
-
-def _explain_packages(policy: TrainingPolicy) -> str:
-    lines = [
-        f"A worker trains a code submission {policy.runs} times in a sandbox, each time with a "
-        "seed and data drawn for it. The time that ranks is that of these runs; one that fails or "
-        "misses the target counts as slowest."
-    ]
-    if policy.halves:
-        lines.append(
-            "The first half of the test items stops the clock; the mean of the second half has to "
-            "be at the target too."
-        )
-    if policy.control_quality is not None:
-        lines.append(
-            "One run more is a control: its data are changed so that answers in the code are "
-            f"worthless, and quality {policy.control_quality:g} there shows that it learns."
-        )
-    return " ".join(lines)
-
-
-def _explain_replay(policy: ReplayPolicy) -> str:
-    least, most = policy.min_runs, policy.max_runs
-    runs = count_text(most, "measured run")
-    return (
-        "A verification trains the reference in "
-        f"{runs if least == most else f'{least} to {runs}'} whose seeds the server drew. "
-        "Every evaluation is compared with the band of calibrated runs, the claimed epochs with "
-        "both. The time that ranks is the time of these runs. All tests together leave an honest "
-        f"claim unverified at most {quality(100 * policy.alpha, 'percent')} of the time."
-    )
-
-
-def _first_that_count(runs: RunsRule) -> str:
-    if runs.started is None:
-        return ""
-    return f"the first {runs.count} that reach the target count; of them "
-
-
-def _of_a_failed_run(runs: RunsRule) -> str:
-    return "counts as slowest" if runs.started is None else "is left out"
-
-
-def explain_inference(benchmark: Benchmark) -> str:
-    """Explain in sentences which figures rank an inference entry."""
-    target = benchmark.target
-    sign = "at least" if target.direction == "higher" else "at most"
-    is_measured = benchmark.replay is not None and benchmark.latency is not None
-    return "\n\n".join(
-        [
-            "Latency is the time a trained model takes for one item at batch size 1; cost is the "
-            "price of 10,000 items. An entry is ranked if its model has "
-            f"{target.metric} of {sign} {quality(target.value, target.unit)}.",
-            "All three are as the submitter states them: an inference entry has no log to derive "
-            f"them from. {MEASURED if is_measured else NOT_MEASURED}",
-        ]
-    )
-
-
-EXPLAIN = {"train": explain_scoring, "inference": explain_inference}
-
-
 DATES = {
     "opens_at": "Opens",
     "freezes_at": "Rules frozen from",
@@ -325,7 +228,8 @@ def _around(session: Session, benchmark: Benchmark, query: BoardQuery, version: 
     )
     return {
         "benchmark": view | {"round": query.round, "published": sorted(counts.published)},
-        "explanation": EXPLAIN[query.kind](benchmark),
+        "rules": benchmark,
+        "kind": query.kind,
         "dates": dates,
         "trainings": trainings_table(benchmark),
     }

@@ -22,7 +22,6 @@ from web.assets import Asset, static_asset
 from web.documents import read_documents
 from web.feed import (
     MEDIA_TYPE,
-    Feed,
     FeedEntry,
     atom_feed,
     audit_entry,
@@ -186,5 +185,5 @@ def _answer(
     services: Services, request: Request, title: str, page: str, entries: list[FeedEntry]
 ) -> Response:
     base = site_address(request, services.settings)
-    content = atom_feed(Feed(base, request.url.path, page, title, entries))
+    content = atom_feed(entries, base=base, path=request.url.path, page=page, title=title)
     return tagged(request, content, MEDIA_TYPE)

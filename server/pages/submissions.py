@@ -55,7 +55,9 @@ from server.submissions.standing_changes import (
 from server.verifications.requests import AskedFor, why_no_room
 from server.verifications.views import view
 from web.charts.curves import runs_chart
-from web.citation import badge_endpoint, badge_svg
+from web.citation import Badge
+from web.citation import badge as badge_of
+from web.render import render
 
 View = Mapping[str, Any]
 
@@ -247,7 +249,7 @@ def _most_telling(submission: Submission, checks: Sequence[Context]) -> str | No
 @router.read("/submissions/{submission_id}/badge.svg")
 def badge(session: Session, services: Services, request: Request, submission_id: str) -> Response:
     """SVG badge of a submission's state; caches revalidate it on every request."""
-    content = badge_svg(**_of_badge(session, services, submission_id))
+    content = render("badge.svg", badge=_badge(session, services, submission_id))
     return tagged(request, content.encode(), "image/svg+xml")
 
 
@@ -256,12 +258,12 @@ def badge_json(
     session: Session, services: Services, request: Request, submission_id: str
 ) -> Response:
     """The same badge as shields.io's endpoint badge reads it."""
-    content = badge_endpoint(**_of_badge(session, services, submission_id))
+    content = _badge(session, services, submission_id).endpoint()
     return tagged(request, orjson.dumps(content), "application/json")
 
 
-def _of_badge(session: Session, services: Services, submission_id: str) -> dict[str, Any]:
-    """A submission, the unit of its time, and the number of rows numbered with it."""
+def _badge(session: Session, services: Services, submission_id: str) -> Badge:
+    """A submission's badge, with its rank among those that are numbered with it."""
     submission = find_submission(session, submission_id)
     context = submission_context(session, services, submission)
     benchmark = services.benchmarks.get(submission.benchmark_id)
@@ -269,7 +271,7 @@ def _of_badge(session: Session, services: Services, submission_id: str) -> dict[
     if benchmark is not None:
         board = official_board(session, benchmark, query_of(benchmark, submission))
         numbered = board.order.numbered
-    return {"submission": context["submission"], "time": context["time"], "of": numbered}
+    return badge_of(context["submission"], context["time"], of=numbered)
 
 
 @public_page("/submissions/{submission_id}/verify", "request.html")

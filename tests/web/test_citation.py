@@ -5,10 +5,12 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.web.views import submission
-from web.citation import badge_svg, bibtex, escape_tex, plain_citation
-from web.feed import ATOM, Feed, FeedEntry, atom_feed
+from web.citation import badge, bibtex, escape_tex, plain_citation
+from web.feed import FeedEntry, atom_feed
+from web.render import render
 
 ADDRESS = "https://example.org/submissions/a"
+ATOM = "http://www.w3.org/2005/Atom"
 NAMES = {"a": ATOM}
 GREEN = "#126b3a"
 
@@ -55,12 +57,14 @@ def test_no_name_is_a_command_of_tex():
 
 
 def drawn(of):
-    return ElementTree.fromstring(badge_svg(of).encode())  # noqa: S314  our own
+    return ElementTree.fromstring(render("badge.svg", badge=badge(of)).encode())  # noqa: S314  our own
 
 
 @pytest.mark.parametrize("check", ["none", "epochs_agree", "undecided", "contradicted"])
 def test_badge_of_a_claim_has_no_time(check):
-    svg = badge_svg(submission(evidence="claimed", check=check, measured_seconds=None))
+    svg = render(
+        "badge.svg", badge=badge(submission(evidence="claimed", check=check, measured_seconds=None))
+    )
 
     assert "0.853" not in svg
     assert GREEN not in svg
@@ -92,8 +96,8 @@ def entry(**changes):
 
 
 def read(*entries, base="https://example.org"):
-    feed = Feed(base, "/feed.atom", "/", "Finishline", entries)
-    return ElementTree.fromstring(atom_feed(feed))  # noqa: S314  our own
+    feed = atom_feed(entries, base=base, path="/feed.atom", page="/", title="Finishline")
+    return ElementTree.fromstring(feed)  # noqa: S314  our own
 
 
 def test_feed_has_what_rfc_4287_asks_of_it():
