@@ -30,13 +30,13 @@ def connect_rooms() -> None:
     """Connect the rooms of the server; to connect them again changes nothing."""
     connect(
         {
-            SubmissionAccepted: [events.tell_accepted],
+            SubmissionAccepted: [events.tell_submission],
             VerificationWanted: [verify_by_policy],
-            SubmissionWithdrawn: [end_withdrawn, replace_withdrawn, events.tell_withdrawn],
+            SubmissionWithdrawn: [end_withdrawn, replace_withdrawn, events.tell_submission],
             EmbargoLifted: [mark_after_embargo],
             DuplicateMarked: [check_duplicate],
             OriginalReplaced: [measure_original],
-            StatusChanged: [events.tell_status],
+            StatusChanged: [events.tell_submission],
             VerificationChanged: [
                 events.tell_verification,
                 settle_calibration,

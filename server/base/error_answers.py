@@ -332,23 +332,21 @@ def problem_type(title: str) -> str:
     return f"/docs/problems#{title.lower().replace(' ', '-')}"
 
 
-async def refuse(
-    scope: Scope,
-    receive: Receive,
-    send: Send,
-    status: int,
-    title: str,
-    detail: str,
-    headers: Mapping[str, str] | None = None,
-) -> None:
+TITLES = {
+    413: "Too large", 415: "Unsupported media type", 429: "Too many requests", 503: "Busy",
+}  # fmt: skip
+
+
+async def refuse(scope: Scope, receive: Receive, send: Send, error: HTTPException) -> None:
     """Refuse a request from in front of the application.
 
     The body of the request is not read, so a connection on which one comes is closed.
     """
-    sent = dict(headers or {})
+    sent = dict(error.headers or {})
     if has_body(scope):
         sent["Connection"] = "close"
-    response = answer(Request(scope), status, title, detail, [], sent)
+    status = error.status_code
+    response = answer(Request(scope), status, TITLES[status], error.detail, [], sent)
     await response(scope, receive, send)
 
 

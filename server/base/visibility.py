@@ -14,7 +14,6 @@ from typing import cast
 from sqlalchemy import (
     Column,
     ColumnElement,
-    Select,
     Table,
     event,
     or_,
@@ -111,20 +110,15 @@ def _is_theirs(
     return or_(theirs, user_id.in_(members))
 
 
-def _hidden_ids(viewer: Viewer) -> Select[tuple[str]]:
-    hidden: ColumnElement[bool] = _rows.c.embargoed.is_(true())
-    if viewer != ANYBODY:
-        hidden &= ~_is_theirs(viewer, _rows.c.user_id)
-    return select(_rows.c.id).where(hidden)
-
-
 @lru_cache(maxsize=KEPT_VIEWERS)
 def _criteria(viewer: Viewer) -> tuple[ExecutableOption, ...]:
     """Conditions of the rows that a viewer sees."""
     seen: ColumnElement[bool] = ~Submission.embargoed
+    is_hidden: ColumnElement[bool] = _rows.c.embargoed.is_(true())
     if viewer != ANYBODY:
         seen = or_(seen, _is_theirs(viewer, Submission.user_id))
-    hidden = _hidden_ids(viewer)
+        is_hidden &= ~_is_theirs(viewer, _rows.c.user_id)
+    hidden = select(_rows.c.id).where(is_hidden)
     checked, against = Verification.submission_id, Verification.against_id
     return (
         with_loader_criteria(Submission, seen),

@@ -162,13 +162,8 @@ def was_heard(database: Database, name: str, since: float) -> bool:
         return worker is not None and worker.last_seen_at.timestamp() >= since
 
 
-def is_confirmed(database: Database, name: str) -> bool:
-    """Whether the server may send attempts to a worker."""
-    with database.read() as session:
-        return session.get_one(WorkerRow, name).confirmed_at is not None
-
-
-def confirm(database: Database, name: str, owner: str) -> None:
+def confirm(database: Database, name: str, owner: str, *, again: bool = True) -> None:
     """Confirm a worker of the server's own machine: it counts as the organisers'."""
     with database.write() as session:
-        confirm_worker(session, Administrator(), name, reason=None, owner=owner)
+        if again or session.get_one(WorkerRow, name).confirmed_at is None:
+            confirm_worker(session, Administrator(), name, reason=None, owner=owner)

@@ -27,7 +27,6 @@ from server.base.services import Services
 from server.base.standing import ENDED, names_where
 from server.base.visibility import ORGANISER
 from server.benchmarks.definitions import files_of_added
-from server.operations.copies import snapshot
 from server.operations.export import list_logs
 from server.people.audit import all_records
 from server.verifications.proofs import current_signer, sign_proof, write_bundle
@@ -56,8 +55,8 @@ def check_server(services: Services, *, files: bool, proofs: bool) -> Findings:
     with services.database.read() as session:
         check_records(session, findings)
     if files:
-        with snapshot(services.database) as connection:
-            check_files(connection, services.artifacts, findings)
+        with services.database.read_snapshot(ORGANISER) as session:
+            check_files(session.connection(), services.artifacts, findings)
     if proofs:
         check_evidence(services, findings)
     return findings

@@ -90,7 +90,12 @@ def install(
 def remove(name: Name = "finishline", user: User = None) -> int:
     """Stop the service and remove its unit. Data in the var folder stay."""
     unit = unit_of(name, user)
-    remove_unit(unit)
+    require_systemd()
+    if not unit.file.exists():
+        raise CliError(f"There is no {unit.file}.", exit_code=ExitCode.NOT_FOUND)
+    _run([*unit.systemctl, "disable", "--now", unit.name])
+    unit.file.unlink()
+    _run([*unit.systemctl, "daemon-reload"])
     open_screen(as_json=False).say(as_it_is(f"{unit.file} is removed; its data stay."))
     return int(ExitCode.OK)
 
@@ -132,13 +137,13 @@ def quoted(word: str) -> str:
 def unit_of(name: str, user: str | None) -> Unit:
     """The unit of that name. Raises CliError: root names a user, as no box is started as root."""
     if not NAME.fullmatch(name):
-        raise _refused(f"--name {name!r}: expected small letters, digits and dashes")
+        raise UsageError(f"--name {name!r}: expected small letters, digits and dashes.")
     if os.geteuid() != 0:
         if user not in {None, getpass.getuser()}:
-            raise _refused("--user is for root; your own service runs as you")
+            raise UsageError("--user is for root; your own service runs as you.")
         return Unit(name, None)
     if user is None:
-        raise _refused("name the user that the server runs as with --user; root should run none")
+        raise UsageError("name the user that the server runs as with --user; root should run none.")
     return Unit(name, user)
 
 
@@ -160,16 +165,6 @@ def install_unit(unit: Unit, text: str) -> None:
         raise
 
 
-def remove_unit(unit: Unit) -> None:
-    """Stop, disable and remove the unit; data stay. Raises CliError if there is none."""
-    require_systemd()
-    if not unit.file.exists():
-        raise CliError(f"There is no {unit.file}.", exit_code=ExitCode.NOT_FOUND)
-    _run([*unit.systemctl, "disable", "--now", unit.name])
-    unit.file.unlink()
-    _run([*unit.systemctl, "daemon-reload"])
-
-
 def require_systemd() -> None:
     """Raise CliError where no systemd runs."""
     if shutil.which("systemctl") is None:
@@ -186,7 +181,3 @@ def _run(command: Sequence[str]) -> None:
         said = (done.stderr or done.stdout).strip().splitlines()
         why = said[-1] if said else f"exit code {done.returncode}"
         raise CliError(f"{' '.join(command)}: {why}", exit_code=ExitCode.SERVER)
-
-
-def _refused(sentence: str) -> CliError:
-    return UsageError(f"{sentence}.")

@@ -168,8 +168,7 @@ def _bring_up(
             worker = worker_service(plan, each, tokens[each.service], address, heard)
             services.append(worker)
             seconds[worker.name] = supervisor.start(worker)
-            if not administer.is_confirmed(database, each.name):
-                administer.confirm(database, each.name, OWNER_OF_WORKERS)
+            administer.confirm(database, each.name, OWNER_OF_WORKERS, again=False)
     pids = supervisor.pids()
     return {
         "url": plan.url,

@@ -221,25 +221,17 @@ def queue(
     return messages
 
 
-def tell_accepted(session: Session, event: SubmissionAccepted) -> None:
-    """Announce a new submission."""
-    _announce_submission(session, event.submission, "submission.accepted")
-
-
-def tell_withdrawn(session: Session, event: SubmissionWithdrawn) -> None:
-    """Announce a withdrawal."""
-    _announce_submission(session, event.submission, "submission.withdrawn")
-
-
-def tell_status(session: Session, event: StatusChanged) -> None:
-    """Announce the new status of a submission, if it has changed."""
-    kind = f"submission.{event.status}"
-    if event.status != event.before and kind in KINDS:
-        _announce_submission(session, event.submission, kind)
-
-
-def _announce_submission(session: Session, submission: Submission, kind: str) -> None:
-    if submission.published is None:
+def tell_submission(
+    session: Session, event: SubmissionAccepted | SubmissionWithdrawn | StatusChanged
+) -> None:
+    """Announce a new submission, its withdrawal, or the status that it changed to."""
+    submission, word = event.submission, "accepted"
+    if isinstance(event, SubmissionWithdrawn):
+        word = "withdrawn"
+    elif isinstance(event, StatusChanged):
+        word = event.status if event.status != event.before else ""
+    kind = f"submission.{word}"
+    if kind in KINDS and submission.published is None:
         announce(session, kind, lambda: subject_of(submission))
 
 

@@ -25,21 +25,20 @@ from server.base.models import User
 from server.base.schema import VERSIONS, newest_revision
 from server.base.services import Services
 from server.base.signing import Signer, load_signer
+from server.base.visibility import ORGANISER
 from server.operations.copies import (
     MANIFEST,
     Content,
     Manifest,
     Progress,
     add_copy,
-    audit_head,
     dated_copies,
     files_in,
+    moment_of,
     only_one,
     place_of,
-    revision_of,
     sha256_of,
     silent,
-    snapshot,
 )
 from server.operations.export import list_logs
 
@@ -250,7 +249,8 @@ def _dump(database: Database, path: Path) -> Content:
     """Write the database as it is at one moment."""
     path.touch(mode=0o600)
     if not database.is_sqlite:
-        with snapshot(database) as connection:
+        with database.read_snapshot(ORGANISER) as session:
+            connection = session.connection()
             moment = connection.scalar(text("SELECT pg_export_snapshot()"))
             _run_client(
                 "pg_dump", database, "--format=custom", "--no-owner", "--no-privileges",
@@ -273,8 +273,8 @@ def _dump(database: Database, path: Path) -> Content:
 
 
 def _content(kind: str, connection: Connection) -> Content:
-    head, logs = audit_head(connection), list_logs(connection)
-    return Content(BACKUP_FORMAT, kind, revision_of(connection), head, logs)
+    own = {"format": BACKUP_FORMAT, "content": kind, "tables": {}, "left_out": {}}
+    return own | moment_of(connection), list_logs(connection)
 
 
 def _run_client(program: str, database: Database, *arguments: str) -> None:

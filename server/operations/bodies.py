@@ -17,7 +17,6 @@ SILENT_SECONDS = 20.0
 GRACE_SECONDS = 30.0
 SLOWEST_BYTES_PER_SECOND = 16 * 1024
 RETRY_SECONDS = 5
-TITLES = {413: "Too large", 415: "Unsupported media type", 503: "Busy"}
 CLOSE = {"Connection": "close"}
 
 
@@ -63,8 +62,7 @@ class BodyLimit:
         try:
             self._check_head(room, Headers(scope=scope))
         except HTTPException as error:
-            status, headers = error.status_code, error.headers
-            await refuse(scope, receive, send, status, TITLES[status], error.detail, headers)
+            await refuse(scope, receive, send, error)
             return
         began_at: float | None = None
         received, is_whole = 0, False

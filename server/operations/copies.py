@@ -7,22 +7,21 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, select, text
+from sqlalchemy import Connection, text
 
 from finishline.rules.errors import RuleError
-from finishline.rules.proof.hash_chain import FIRST_PREVIOUS, Head
+from finishline.rules.proof.hash_chain import Head
 from finishline.rules.proof.proof import CodePart, Part, signed_bytes
 from server.base.artifacts import ArtifactStore, sync
-from server.base.database import Database, moment_text, utc_now
+from server.base.database import moment_text, utc_now
 from server.base.errors import ConflictError
-from server.base.models import AuditRecord
 from server.base.places import code_version
 from server.base.services import Services
+from server.people.audit import read_head
 from server.verifications.proofs import current_signer
 
 MANIFEST, LOGS, LOCK = "manifest.json", "logs", ".lock"
@@ -36,24 +35,12 @@ def silent(_line: str) -> None:
     """Say nothing."""
 
 
-@dataclass(frozen=True)
-class Content:
-    """What a copy has beside its logs, and the state of the database at its moment.
-
-    `kind` is `everything`, `public`, or the kind of database of a backup.
-    """
-
-    format: str
-    kind: str
-    schema_revision: str
-    audit_head: Head
-    logs: Sequence[str]
-    tables: dict[str, int] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
+# The fields of a manifest that say what a copy has beside its logs, and the names of the logs.
+Content = tuple[dict[str, Any], Sequence[str]]
 
 
 class Manifest(Part):
-    """Content of a copy.
+    """Content of a copy: `everything`, `public`, or the kind of database of a backup.
 
     `tables` are the rows of each table, `left_out` the reason for each table or column that is
     absent, `files` the SHA-256 of each file, `missing_logs` those that the store had lost.
@@ -76,28 +63,10 @@ class Manifest(Part):
         return sum(name.startswith(f"{LOGS}/") for name in self.files)
 
 
-@contextmanager
-def snapshot(database: Database) -> Iterator[Connection]:
-    """A connection that reads one moment of the database. Writers don't wait for it."""
-    options: dict[str, Any] = {}
-    if not database.is_sqlite:
-        options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-    with database.engine.connect().execution_options(**options) as connection:
-        revision_of(connection)  # The first read sets the moment.
-        yield connection
-        connection.rollback()
-
-
-def revision_of(connection: Connection) -> str:
-    """The schema's revision."""
-    return str(connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one())
-
-
-def audit_head(connection: Connection) -> Head:
-    """The last record of the audit log."""
-    query = select(AuditRecord.id, AuditRecord.sha256).order_by(AuditRecord.id.desc()).limit(1)
-    last = connection.execute(query).first()
-    return Head(0, FIRST_PREVIOUS) if last is None else Head(last.id, last.sha256)
+def moment_of(connection: Connection) -> dict[str, Any]:
+    """The fields of a manifest that tell of a database's moment."""
+    revision = connection.scalar(text("SELECT version_num FROM alembic_version"))
+    return {"schema_revision": revision, "audit_head": read_head(connection)}
 
 
 @contextmanager
@@ -130,18 +99,13 @@ def add_copy(
         folder = root / f".{path.name}{PARTIAL}"
         folder.mkdir(mode=0o700)
         try:
-            content = fill(folder)
+            fields, logs = fill(folder)
             earlier = next(reversed(dated_copies(root, what)), None)
-            missing = _copy_logs(content.logs, services.artifacts, folder, earlier, keep_missing)
+            missing = _copy_logs(logs, services.artifacts, folder, earlier, keep_missing)
             manifest = Manifest(
-                format=content.format,
-                content=content.kind,
+                **fields,
                 made_at=moment_text(utc_now()),
-                schema_revision=content.schema_revision,
                 code=code_version(services.settings.code_commit),
-                audit_head=content.audit_head,
-                tables=content.tables,
-                left_out=content.left_out,
                 missing_logs=missing,
                 files={name: _signed_hash(folder, name) for name in files_in(folder)},
             )

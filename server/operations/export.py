@@ -50,16 +50,15 @@ from server.base.models import (
 from server.base.paging import csv_cell
 from server.base.services import Services
 from server.base.standing import OPEN
+from server.base.visibility import ORGANISER
 from server.benchmarks.definitions import definition_text, files_of_added
 from server.operations.copies import (
     Content,
     Manifest,
     Progress,
     add_copy,
-    audit_head,
-    revision_of,
+    moment_of,
     silent,
-    snapshot,
 )
 
 EXPORT_FORMAT = "finishline-export-2"
@@ -87,18 +86,20 @@ def _fill(services: Services, public: bool, say: Progress, folder: Path) -> Cont
     (folder / TABLES).mkdir()
     (folder / BENCHMARKS).mkdir()
     tables = {}
-    with snapshot(services.database) as connection:
+    with services.database.read_snapshot(ORGANISER) as read:
+        connection = read.connection()
+        fields = moment_of(connection)
         for name, query in select_export(public=public):
             tables[name] = write_table(connection, query, folder / TABLES / name)
             say(f"{name}, {count_text(tables[name], 'row')}")
-        revision, head = revision_of(connection), audit_head(connection)
         logs = list_logs(connection, public=public)
     with services.database.read() as session:
         for benchmark_id, benchmark in services.benchmarks.items():
             content = definition_text(session, benchmark)
             (folder / BENCHMARKS / f"{benchmark_id}.toml").write_bytes(content)
     kind, left_out = ("public", LEFT_OUT | NOT_PUBLIC) if public else ("everything", LEFT_OUT)
-    return Content(EXPORT_FORMAT, kind, revision, head, logs, tables, dict(left_out))
+    fields |= {"format": EXPORT_FORMAT, "content": kind, "tables": tables}
+    return fields | {"left_out": dict(left_out)}, logs
 
 
 def write_table(connection: Connection, query: Select[Any], path: Path) -> int:

@@ -48,7 +48,6 @@ NO_CAPACITY = {
         "at once: the server works on one of yours at a time",
     ),
 }
-TITLES = {429: "Too many requests", 503: "Busy"}
 
 # Reads of many rows, and those that draw, compress or sign.
 EXPENSIVE_ENDS = (
@@ -135,8 +134,7 @@ class InFlight:
                         stream.enter_context(self._open_stream(requester.key))
                     await self._begin(scope, requester, held, has_sent=False)
                 except HTTPException as full:
-                    status, headers = full.status_code, full.headers
-                    await refuse(scope, receive, send, status, TITLES[status], full.detail, headers)
+                    await refuse(scope, receive, send, full)
                     return
             await self._app(scope, receive_body, send_part)
 

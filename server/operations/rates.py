@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from limits import parse
 from limits.storage import MemoryStorage
 from limits.strategies import FixedWindowRateLimiter
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.base.error_answers import refuse
@@ -145,7 +146,7 @@ class RateLimiting:
         counts = self._enforced and name is not None
         seconds = self._rates.wait_seconds(str(name), requester.key) if counts else 0
         if seconds:
-            await self._refuse(str(name), seconds, scope, receive, send)
+            await refuse(scope, receive, send, self._refusal(str(name), seconds))
             return
 
         async def learn(message: Message) -> None:
@@ -169,9 +170,7 @@ class RateLimiting:
         if len(self._known) > MOST_KNOWN:
             del self._known[next(iter(self._known))]
 
-    async def _refuse(
-        self, name: str, seconds: int, scope: Scope, receive: Receive, send: Send
-    ) -> None:
+    def _refusal(self, name: str, seconds: int) -> HTTPException:
         limit = self._rates.items[name]
         self._metrics.limited.labels(name).inc()
         detail = (
@@ -184,4 +183,4 @@ class RateLimiting:
             "RateLimit": f'"{name}";r=0;t={seconds}',
             "Cache-Control": "no-store",
         }
-        await refuse(scope, receive, send, 429, "Too many requests", detail, headers)
+        return HTTPException(429, detail, headers)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import orjson
 from fastapi import Query
-from sqlalchemy import inspect, select, text, update
+from sqlalchemy import Connection, inspect, select, text, update
 from sqlalchemy.orm import Session
 
 from finishline.api.schema import Schema
@@ -169,9 +169,9 @@ def _tell_day_end(session: Session, head: Head, now: datetime) -> None:
         emit(session, AuditDayEnded(head.id, head.sha256, at))
 
 
-def read_head(session: Session) -> Head:
+def read_head(reader: Session | Connection) -> Head:
     """Last record; for an empty log a head with id 0."""
-    last = session.execute(
+    last = reader.execute(
         select(AuditRecord.id, AuditRecord.sha256).order_by(AuditRecord.id.desc()).limit(1)
     ).first()
     return Head(last.id, last.sha256) if last is not None else Head(0, FIRST_PREVIOUS)

@@ -182,7 +182,6 @@ class SignedIn:
 
     caller: Caller
     ends_at: datetime
-    token_expires_at: datetime | None
 
 
 def begin_session(request: Request, token: Token) -> None:
@@ -338,7 +337,6 @@ def signed_in_or_none(request: Request, services: Services) -> SignedIn | None:
     return SignedIn(
         caller=caller_of(token, source=SOURCE),
         ends_at=ends_at(request),
-        token_expires_at=token.expires_at,
     )
 
 

@@ -177,15 +177,10 @@ def create_invitation(
 
 def _remark_on(session: Session, made: Invitation) -> str | None:
     """Warning that packages of those who join will wait for an organiser, one by one; else None."""
-    if made.known or made.role != "submitter" or not _boxes_are_for_known_alone(session):
+    if made.known or made.role != "submitter":
         return None
-    return UNKNOWN
-
-
-def _boxes_are_for_known_alone(session: Session) -> bool:
-    boxes = [worker.box or {} for worker in Fleet.read(session).recent]
-    words = {box.get("entries", "off") for box in boxes}
-    return "known" in words and "anyone" not in words
+    trains = {(worker.box or {}).get("entries", "off") for worker in Fleet.read(session).recent}
+    return UNKNOWN if "known" in trains and "anyone" not in trains else None
 
 
 def _end_of(last_day: date | None) -> datetime:

@@ -9,7 +9,6 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.errors import RuleError
 from finishline.rules.scoring.latency import FEWEST_ITEMS
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.calibration import judged_beside
@@ -185,30 +184,18 @@ def trainings_of(verification: Verification) -> list[Training]:
     ]
 
 
-def build_job(
-    benchmark: Benchmark,
-    claim: Claim | None,
-    trainings: Sequence[Training],
-    *,
-    attempt_id: str,
-    verification_id: str,
-    submission_id: str | None,
-    purpose: str = "replay",
-    control_points: Sequence[ControlPoint] = (),
-) -> ReplayJob:
-    """The job as a worker gets it with its lease.
+def job_of(session: Session, attempt: Attempt) -> ReplayJob:
+    """The job of an attempt, for the worker with its lease.
 
-    Settings are completed by the reference's own. Without a claim its division is the benchmark's
-    first. Raises RuleError if a latency is to be measured and the benchmark has no protocol.
+    Settings are completed by the reference's own. Without a submission its division is the
+    benchmark's first.
     """
+    verification, submission = attempt.verification, attempt.verification.submission
+    benchmark, trainings = benchmark_of(session, verification), trainings_of(verification)
     target, defaults, protocol = benchmark.target, benchmark.defaults(), benchmark.latency
-    order = None
-    if measures(trainings, "latency"):
-        if protocol is None:
-            raise RuleError(
-                "no latency protocol", file=benchmark.benchmark_id, expected="[latency]"
-            )
-        order = LatencyOrder(
+    latency = None
+    if protocol is not None and measures(trainings, "latency"):
+        latency = LatencyOrder(
             items=protocol.items,
             warmup_items=protocol.warmup_items,
             output_tolerance=protocol.output_tolerance,
@@ -217,9 +204,9 @@ def build_job(
             most_seconds=protocol.most_seconds,
         )
     return ReplayJob(
-        attempt_id=attempt_id,
-        verification_id=verification_id,
-        submission_id=submission_id,
+        attempt_id=attempt.id,
+        verification_id=verification.id,
+        submission_id=verification.submission_id,
         benchmark_id=benchmark.benchmark_id,
         benchmark_sha256=benchmark.sha256,
         data_set_sha256=benchmark.data_set.sha256,
@@ -235,27 +222,11 @@ def build_job(
             fixed_stop=benchmark.reach.name == "fixed_stop",
         ),
         clock=benchmark.clock.name,
-        division=claim.division if claim is not None else benchmark.divisions[0],
-        control_points=list(control_points),
-        run_limit_seconds=run_limit_seconds(benchmark, trainings),
-        purpose=purpose,
-        latency=order,
-    )
-
-
-def job_of(session: Session, attempt: Attempt) -> ReplayJob:
-    """The job of an attempt, for the worker with its lease."""
-    verification = attempt.verification
-    submission = verification.submission
-    return build_job(
-        benchmark_of(session, verification),
-        claim_of(submission) if submission is not None else None,
-        trainings_of(verification),
-        attempt_id=attempt.id,
-        verification_id=verification.id,
-        submission_id=verification.submission_id,
-        purpose=verification.kind,
+        division=benchmark.divisions[0] if submission is None else submission.division,
         control_points=[ControlPoint(**point) for point in verification.control_points],
+        run_limit_seconds=run_limit_seconds(benchmark, trainings),
+        purpose=verification.kind,
+        latency=latency,
     )
 
 

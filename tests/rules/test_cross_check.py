@@ -12,7 +12,7 @@ from finishline.rules.verification.cross_check import compare_runs, curve_distan
 from finishline.rules.verification.messages import ReplayEvaluation, ReplayReport, ReplayRun
 from finishline.rules.verification.replay import judge, judge_precision
 from finishline.rules.verification.utilisation import is_narrower
-from server.boards.compare import compare_replays, compare_systems, figures_of
+from server.boards.compare import compare_replays
 from server.verifications.judge import drawn_runs
 from tests.support.verdicts import CLAIM, WORKER, trained
 from worker.machine.precision import narrowest, precision_by_error
@@ -132,26 +132,6 @@ def test_times_on_other_hardware_are_not_compared_but_epochs_are(digits):
 
     assert (times.comparable, times.p_value) == (False, None)
     assert (epochs.comparable, epochs.p_value) == (True, pytest.approx(1.0))
-
-
-def test_replays_without_a_time_have_no_means(digits):
-    missed = replay_report([1.0, 2.0], quality=90.0)
-    times, epochs = compare_replays(digits, replay_report([1.0]), missed)
-
-    found = (times.first_mean, times.second_mean, times.ratio, times.p_value, epochs.p_value)
-    assert found == (1, None, None, None, None)
-    assert [run.best_quality for run in figures_of(digits, missed)] == [90.0, 90.0]
-
-
-def test_systems_differ_where_they_differ():
-    other = replay_report([1.0], threads=2, software={"torch": "2.14.0", "numpy": "2"})
-    found = [(d.field, d.first, d.second) for d in compare_systems(replay_report([1.0]), other)]
-
-    assert found == [
-        ("software.numpy", None, "2"),
-        ("software.torch", "2.13.0", "2.14.0"),
-        ("threads", "1", "2"),
-    ]
 
 
 A100 = dataclasses.replace(WORKER, hardware_class="other")

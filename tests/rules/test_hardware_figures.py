@@ -81,19 +81,6 @@ def replayed(*, samples=6400, train=10.0, processes=1):
     )
 
 
-def test_a_replay_is_held_against_the_roof_of_its_worker_in_its_precision():
-    [found] = run_utilisations(replayed(), FIGURES)
-    assert found.samples_per_second == pytest.approx(640.0)
-    assert found.achieved_flops == pytest.approx(1e10)
-    assert (found.roof_flops, found.precision) == (4e11, "fp32")
-    assert found.utilisation == pytest.approx(0.025)
-    assert found.intensity == pytest.approx(100.0)
-    assert (found.run, found.missing) == (0, None)
-    # Several processes have a roof each.
-    [found] = run_utilisations(replayed(processes=2), FIGURES)
-    assert found.utilisation == pytest.approx(0.0125)
-
-
 @pytest.mark.parametrize(
     ("report", "figures", "missing", "rate"),
     [

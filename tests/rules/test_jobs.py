@@ -10,14 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from finishline.rules.verification.calibration import plan_calibration
-from finishline.rules.verification.control_points import band_for
 from finishline.rules.verification.cross_check import plan_cross_check
 from finishline.rules.verification.head_to_head import HEAD_TO_HEAD, plan_head_to_head
 from finishline.rules.verification.job import Request
 from finishline.rules.verification.messages import Failure
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
 from finishline.rules.verification.replay import draw_replay, plan_replay
-from server.verifications.jobs import build_job
 from server.verifications.pools import measured_runs
 from server.verifications.queue import (
     NO_TURNS,
@@ -38,19 +36,6 @@ def claim_of(**settings):
 
 def request(digits, *claims, **wishes):
     return Request(digits, ENTROPY, claims=claims, wishes=wishes)
-
-
-def job_of(digits, claim, trainings):
-    band = [] if claim is None else band_for(digits, claim, runs=len(trainings))
-    return build_job(
-        digits,
-        claim,
-        trainings,
-        attempt_id="a",
-        verification_id="v",
-        submission_id="s" if claim is not None else None,
-        control_points=band,
-    )
 
 
 def test_a_purpose_is_known_by_its_name_and_says_how_it_ends():
@@ -120,27 +105,6 @@ def test_a_cross_check_trains_one_finished_run_again(digits):
     (training,) = plan_cross_check(request(digits, claim_of(momentum=0.8), seed=42))
 
     assert (training.seed, training.settings) == (42, {"momentum": 0.8})
-
-
-def test_a_message_is_complete(digits):
-    claim = claim_of(batch_size=32.0)
-    planned = plan_replay(request(digits, claim))
-
-    job = job_of(digits, claim, planned)
-
-    assert (job.attempt_id, job.verification_id, job.submission_id) == ("a", "v", "s")
-    assert (job.benchmark_id, job.benchmark_sha256) == ("digits", digits.sha256)
-    assert job.data_set_sha256 == digits.data_set.sha256
-    assert job.trainings[0].settings == digits.defaults() | {"batch_size": 32.0}
-    assert job.seeds == [training.seed for training in planned]
-    assert (job.target.metric, job.target.value) == ("top1Accuracy", 97.5)
-    assert (job.clock, job.division) == (digits.clock.name, "closed")
-    assert job.control_points
-    assert job.run_limit_seconds == digits.replay.run_limit_seconds
-    assert (job.purpose, job.latency) == ("replay", None)
-    # Without a claim the division is the first of the benchmark.
-    bare = job_of(digits, None, plan_calibration(request(digits, runs=1, taken=(), batch_size=64)))
-    assert (bare.submission_id, bare.division) == (None, digits.divisions[0])
 
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)

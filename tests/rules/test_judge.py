@@ -24,15 +24,14 @@ from finishline.rules.statistics.aggregate import (
 from finishline.rules.statistics.gaps import lowest_mean
 from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.verification.head_to_head import Pair, PairRun, judge_head_to_head, looks_of
-from finishline.rules.verification.job import Contest, Request
+from finishline.rules.verification.job import Contest
 from finishline.rules.verification.messages import Failure, ReplayEvaluation, ReplayRun
-from finishline.rules.verification.replay import judge, plan_replay
+from finishline.rules.verification.replay import judge
 from finishline.rules.verification.verdict import ChangedFigure
 from perf.first_places import CLASS_FREEDOM, judge_all
 from perf.harness import Bars
 from perf.statistics import Strategy, fixed_stops, hold_intervals, ratio, simulate
 from server.submissions.views import changed_figures
-from server.verifications.jobs import build_job
 from tests.support.verdicts import report
 
 EPOCHS = 10
@@ -275,20 +274,6 @@ def test_where_more_is_better_the_same_tests_hold(stopping):
         replays = [replay(i, up(0.0, rng)) for i in range(4)]
         found = verdict(benchmark, [up(gain, rng) for _ in range(5)], replays)
         assert found.outcome == outcome, found.reasons
-
-
-def test_a_replay_goes_on_to_its_stop(stopping):
-    planned = plan_replay(Request(stopping, bytes(32), claims=[claim()]))
-    job = build_job(
-        stopping,
-        claim(),
-        planned,
-        attempt_id="a",
-        verification_id="v",
-        submission_id="s",
-    )
-    assert job.target.fixed_stop
-    assert job.trainings[0].stop_at == "target"  # and out of the band it is stopped as any other
 
 
 RUN = RunScore(

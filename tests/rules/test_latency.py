@@ -24,7 +24,6 @@ from finishline.rules.verification.latency import (
 )
 from finishline.rules.verification.messages import Absence, BackendLatency, Failure, ReplayReport
 from server.base.standing import run_limit_seconds
-from server.verifications.jobs import build_job
 from server.verifications.views import measured_figures, why_absent
 from tests.support.verdicts import CLAIM, LAPTOP, WORKER, trained
 
@@ -210,16 +209,6 @@ def test_a_benchmark_without_a_protocol_measures_nothing():
         judge_latency(bare, claim(), 0.2, report(*MEASURED))
     with pytest.raises(RuleError, match="no latency protocol"):
         check_latency(report(*MEASURED), bare)
-    with pytest.raises(RuleError, match="no latency protocol"):
-        build_job(
-            bare,
-            claim(),
-            PLANNED,
-            purpose="latency",
-            attempt_id="a",
-            verification_id="v",
-            submission_id="s",
-        )
     assert run_limit_seconds(bare, PLANNED) == 60
     assert run_limit_seconds(replace(DIGITS, replay=None), PLANNED) == 240
 
@@ -296,19 +285,13 @@ def test_a_run_that_failed_may_have_some_backends_and_none_twice():
 def test_one_training_is_drawn_and_the_job_says_how_to_time_its_model():
     planned = plan_latency(Request(DIGITS, bytes(32), claims=[claim()]))
     other = plan_latency(Request(DIGITS, bytes(31) + b"\1", claims=[claim()]))
-    ids = {"attempt_id": "a", "verification_id": "v", "submission_id": "s"}
-    job = build_job(DIGITS, claim(), planned, purpose="latency", **ids)
 
     assert (len(planned), planned[0].seed != other[0].seed) == (1, True)
-    assert (job.latency.items, job.latency.warmup_items) == (1000, 30)
-    (training,) = job.trainings
-    assert (training.stop_at, training.settings["batch_size"]) == ("target", 64)
-    assert "latency" in training.measure
-    assert job.control_points == []
-    assert job.run_limit_seconds == run_limit_seconds(DIGITS, planned) == 60 + 240
+    (training,) = planned
+    assert (training.stop_at, "latency" in training.measure) == ("target", True)
+    assert run_limit_seconds(DIGITS, planned) == 60 + 240
     untimed = [replace(training, measure=("tta",)) for training in planned]
-    replay = build_job(DIGITS, claim(kind="train"), untimed, **ids)
-    assert (replay.latency, replay.run_limit_seconds) == (None, 60)
+    assert run_limit_seconds(DIGITS, untimed) == 60
 
 
 def test_what_cannot_be_measured_says_why():

@@ -3,7 +3,6 @@
 import errno
 import io
 import os
-import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -277,55 +276,3 @@ def test_a_table_that_somebody_holds_refuses_and_is_not_waited_for(
     for answer in refused:
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
     assert taken.status_code == 201
-
-
-WRITES = 50
-
-
-@pytest.fixture
-def path(tmp_path):
-    database = Database(f"sqlite:///{tmp_path / 'turns.db'}")
-    with database.write() as session:
-        session.execute(text("CREATE TABLE written (number INTEGER)"))
-    database.close()
-    return tmp_path / "turns.db"
-
-
-def write(database, number=0):
-    with database.write() as session:
-        session.execute(text("INSERT INTO written VALUES (:number)"), {"number": number})
-
-
-def test_nothing_that_two_processes_write_on_and_on_is_lost(path):
-    def write_on():
-        database = Database(f"sqlite:///{path}")
-        for _ in range(WRITES):
-            write(database)
-        database.close()
-
-    writers = [threading.Thread(target=write_on) for _ in range(2)]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-
-    database = Database(f"sqlite:///{path}")
-    assert count(database) == 2 * WRITES
-    database.close()
-
-
-def test_a_turn_ends_with_a_write_that_fails(path):
-    database, other = Database(f"sqlite:///{path}"), Database(f"sqlite:///{path}")
-    with pytest.raises(ZeroDivisionError), database.write():
-        raise ZeroDivisionError
-    write(database)
-    write(other)
-
-    assert count(other) == 2
-    database.close()
-    other.close()
-
-
-def count(database):
-    with database.engine.connect() as connection:
-        return int(connection.scalar(text("SELECT count(*) FROM written")) or 0)

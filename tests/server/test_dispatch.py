@@ -102,6 +102,8 @@ def test_lease_brings_the_whole_job(replay):
     assert job["submission_id"] == replay.submission_id
     assert [each["seed"] for each in job["trainings"]] == replay.seeds()
     assert (job["benchmark_id"], job["trainings"][0]["package"]) == ("digits", "digits")
+    assert (job["clock"], job["division"], job["latency"]) == ("mlperf", "closed", None)
+    assert (job["run_limit_seconds"], job["target"]["fixed_stop"]) == (60.0, False)
     assert job["trainings"][0]["settings"]["batch_size"] == 64
     assert job["target"]["value"] == 97.5
     assert job["control_points"]

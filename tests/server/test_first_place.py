@@ -79,6 +79,16 @@ def fight(job, challenger, holder, *, qualities=None, of_holder=None, system=WOR
     return job.view()
 
 
+@pytest.fixture
+def winner(reference, row_of, queued):
+    """The id of a faster row that has won against the reference."""
+    faster = row_of(128, 0.1)
+    for _ in range(2):
+        (job,) = queued()
+        fight(job, 0.1, 0.118)
+    return faster
+
+
 def rows(client, **query):
     found = client.get(BOARD, params={"division": "open"} | query).json()
     return [(each["rank"], each["submission_id"]) for each in rows_of(found)]
@@ -318,14 +328,10 @@ def test_a_worker_of_another_class_leases_no_head_to_head(reference, row_of, que
 
 
 def test_one_that_waits_is_planned_anew_where_the_holder_changes(
-    reference, row_of, queued, client, olivia, bob
+    reference, winner, row_of, queued, client, olivia, bob
 ):
-    holder = row_of(128, 0.1)
-    for _ in range(2):
-        (job,) = queued()
-        fight(job, 0.1, 0.118)
     reason = {"reason": "-"}
-    address = f"/api/v1/submissions/{holder}"
+    address = f"/api/v1/submissions/{winner}"
     assert client.post(f"{address}/withdrawal", json=reason, headers=olivia.headers).is_success
     other = row_of(96, 0.09, by=bob)
     (waits,) = queued()
@@ -336,7 +342,7 @@ def test_one_that_waits_is_planned_anew_where_the_holder_changes(
 
     assert waits.view()["state"] == "cancelled"
     view = job.view()
-    assert (view["submission_id"], view["against_id"]) == (other, holder)
+    assert (view["submission_id"], view["against_id"]) == (other, winner)
 
 
 def test_a_challenger_takes_first_place_head_to_head(reference, row_of, queued, client):
@@ -408,34 +414,28 @@ def test_a_submitter_has_one_number(reference, row_of, client, alice, bob):
     assert row(client, slow)["unranked_reason"] == "another row of its submitter ranks"
 
 
-def test_the_holder_before_follows_one_that_is_withdrawn(reference, row_of, queued, client, alice):
-    faster = row_of(128, 0.1)
-    for _ in range(2):
-        (job,) = queued()
-        fight(job, 0.1, 0.118)
-    assert rows(client)[0] == (1, faster)
+def test_the_holder_before_follows_one_that_is_withdrawn(
+    reference, winner, row_of, queued, client, alice
+):
+    assert rows(client)[0] == (1, winner)
 
     body = {"reason": "a mistake"}
-    address = f"/api/v1/submissions/{faster}/withdrawal"
+    address = f"/api/v1/submissions/{winner}/withdrawal"
     assert client.post(address, json=body, headers=alice.headers).status_code == 200
 
     assert rows(client)[0] == (1, reference)
     (division,) = records(client)
     assert [
         (each["submission_id"], each["ended"], each["returned"]) for each in division["records"]
-    ] == [(reference, None, False), (faster, "withdrawn", False), (reference, None, True)]
+    ] == [(reference, None, False), (winner, "withdrawn", False), (reference, None, True)]
     assert client.get("/").status_code == 200
     feed = client.get("/benchmarks/digits/feed.atom").text
     assert feed.count("<title>Digits: record") == 1
 
 
 def test_records_keep_a_withdrawn_holder_whose_duplicate_has_its_runs(
-    reference, row_of, queued, client, alice, bob, digits_submission, submit
+    reference, winner, row_of, queued, client, alice, bob, digits_submission, submit
 ):
-    faster = row_of(128, 0.1)
-    for _ in range(2):
-        (job,) = queued()
-        fight(job, 0.1, 0.118)
     parts = deepcopy(digits_submission)
     parts.claim |= OPEN | {"hyperparameters": {"batch_size": 128}}
     parts.claim["system"] |= SYSTEM
@@ -443,72 +443,64 @@ def test_records_keep_a_withdrawn_holder_whose_duplicate_has_its_runs(
         name: log.replace(b'"closed"', b'"open"') for name, log in parts.at(128).logs.items()
     }
     sent = submit(parts, by=bob).json()
-    assert sent["duplicate_of"] == faster
+    assert sent["duplicate_of"] == winner
 
     body = {"reason": "a mistake"}
-    address = f"/api/v1/submissions/{faster}/withdrawal"
+    address = f"/api/v1/submissions/{winner}/withdrawal"
     assert client.post(address, json=body, headers=alice.headers).status_code == 200
 
     (division,) = records(client)
     assert [(each["submission_id"], each["ended"]) for each in division["records"]] == [
-        (reference, None), (faster, "withdrawn"), (reference, None),
+        (reference, None), (winner, "withdrawn"), (reference, None),
     ]  # fmt: skip
     assert row(client, sent["id"])["not_first"] == "lower mean, its head-to-head waits"
 
 
 def test_a_holder_that_cannot_be_trained_retires(
-    reference, row_of, queued, client, alice, olivia, ask
+    reference, winner, row_of, queued, client, alice, olivia, ask
 ):
-    faster = row_of(128, 0.1)
-    for _ in range(2):
-        (job,) = queued()
-        fight(job, 0.1, 0.118)
 
     def post(submission_id, what="retirement", by=olivia):
         path = f"/api/v1/submissions/{submission_id}/{what}"
         return client.post(path, json={"reason": "its image is gone"}, headers=by.headers)
 
-    assert post(faster, by=alice).status_code == 403
+    assert post(winner, by=alice).status_code == 403
     refused = post(reference)
     assert (refused.status_code, "is not the holder" in refused.json()["detail"]) == (409, True)
-    retired = post(faster)
+    retired = post(winner)
     assert retired.status_code == 200, retired.text
     assert retired.json()["retirement"]["reason"] == "its image is gone"
 
-    assert rows(client)[:2] == [(1, reference), (2, faster)]
-    assert row(client, faster)["not_first"] == "lower mean, retired"
+    assert rows(client)[:2] == [(1, reference), (2, winner)]
+    assert row(client, winner)["not_first"] == "lower mean, retired"
     (division,) = records(client)
     assert [(each["submission_id"], each["ended"]) for each in division["records"]] == [
-        (reference, None), (faster, "retired"), (reference, None),
+        (reference, None), (winner, "retired"), (reference, None),
     ]  # fmt: skip
-    assert "its image is gone" in client.get(f"/submissions/{faster}").text
+    assert "its image is gone" in client.get(f"/submissions/{winner}").text
     chart = "/benchmarks/digits/charts/records?division=open"
     assert "record, retired later" in client.get(chart).text
     assert queued() == []
-    assert "is retired" in ask(faster, reference, by=olivia).json()["detail"]
+    assert "is retired" in ask(winner, reference, by=olivia).json()["detail"]
     logged = client.get("/api/v1/audit", headers=olivia.headers).json()["records"][0]
     assert (logged["action"], logged["reason"]) == ("submission.retire", "its image is gone")
 
-    assert post(faster, "reinstatement").is_success
-    assert rows(client)[0] == (1, faster)
-    assert post(faster, "reinstatement").status_code == 409
+    assert post(winner, "reinstatement").is_success
+    assert rows(client)[0] == (1, winner)
+    assert post(winner, "reinstatement").status_code == 409
 
 
 def test_a_holder_whose_runs_miss_the_target_too_often_is_not_first(
-    reference, row_of, queued, client, bob
+    reference, winner, row_of, queued, client, bob
 ):
-    first = row_of(128, 0.1)
-    for _ in range(2):
-        (job,) = queued()
-        fight(job, 0.1, 0.118)
-    assert rows(client)[0] == (1, first)
+    assert rows(client)[0] == (1, winner)
     second = row_of(96, 0.09, by=bob)
 
     (job,) = queued()
     fight(job, 0.09, 0.1, of_holder=[90.0, 91.0, 92.0])  # 5 of its 18 runs.
 
     assert rows(client)[0] == (1, reference)
-    assert first not in [name for _, name in rows(client)[:2]]
+    assert winner not in [name for _, name in rows(client)[:2]]
     (job,) = queued()
     assert (job.submission_id, job.view()["against_id"]) == (second, reference)
 
@@ -620,22 +612,6 @@ def test_a_win_counts_against_the_holder_of_its_moment(gone, meetings, holder):
 def test_without_a_reference_the_first_measured_row_is_the_first_holder():
     found = find_first_place([row_at("bb", seconds=0.5), row_at("a")], [])
     assert (found.holder.submission_id, found.challengers()) == ("a", ["bb"])
-
-
-def test_the_holder_returns_when_the_last_ones_after_it_have_ended():
-    """It held from the reference's day on, and again from the later of the two ends on."""
-    ends = {"a": DAY + timedelta(hours=6), "bb": DAY + timedelta(hours=4)}
-    rows = [
-        row_at("ref", reference=True),
-        *(row_at(name, live=False)._replace(withdrawn_at=end) for name, end in ends.items()),
-    ]
-    found = find_first_place(rows, [won("a", "ref", 1), won("bb", "a", 2)])
-    holdings = [(each.submission_id, each.ended, each.returned) for each in found.holdings]
-    assert holdings == [
-        ("ref", None, False), ("a", "withdrawn", False), ("bb", "withdrawn", False),
-        ("ref", None, True),
-    ]  # fmt: skip
-    assert found.holdings[-1].since == ends["a"]
 
 
 def test_a_time_that_was_contradicted_was_no_record():

@@ -1,19 +1,13 @@
 """A server as a process: its imports, its settings, its revision and its connections."""
 
 import json
-import os
 import re
-import socket
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
-import httpx2
 import pytest
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, text
 from sqlalchemy.dialects import sqlite
 
@@ -21,9 +15,9 @@ import server.app
 import server.base.database
 from server.base.database import Database, insert_missing
 from server.base.models import User, UtcDateTime
-from server.base.schema import alembic_config, newest_revision, require_current_schema
+from server.base.schema import require_current_schema
 from server.base.settings import Settings, get_settings
-from tests.support.admin import run_admin, run_finishline
+from tests.support.admin import run_admin
 
 LIMIT_SECONDS = 30.0  # Only a start that hangs is caught; what makes one long is LATER.
 
@@ -63,60 +57,6 @@ def test_importing_the_server_loads_no_torch_no_worker_and_nothing_for_later():
     assert set(LATER).intersection(loaded) == set()
     assert "fastapi" in loaded
     assert seconds < LIMIT_SECONDS
-
-
-@pytest.mark.nightly
-def test_a_server_process_answers_soon_and_stops_when_told(settings):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    environment = os.environ | {
-        "FINISHLINE_DATABASE_URL": settings.database_url,
-        "FINISHLINE_ARTIFACTS_DIR": str(settings.artifacts_dir),
-        "FINISHLINE_BROKER_URL": "redis://127.0.0.1:1/0",  # Nobody is there, and nobody waits.
-    }
-    started = time.monotonic()
-    server = subprocess.Popen(
-        [sys.executable, "-m", "uvicorn", "server.app:app", "--port", str(port)],
-        env=environment,
-        cwd=Path(__file__).parents[2],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    try:
-        answer = _first_answer(server, f"http://127.0.0.1:{port}/healthz", started + LIMIT_SECONDS)
-        seconds = time.monotonic() - started
-        print(f"import and start: {seconds:.2f} s")
-        assert answer.json()["status"] == "ok"
-        assert seconds < LIMIT_SECONDS
-    finally:
-        server.terminate()
-        code = server.wait(timeout=15)
-    assert code in (0, -15)
-
-
-def _first_answer(server, address, deadline):
-    while time.monotonic() < deadline:
-        assert server.poll() is None, "the server has ended"
-        try:
-            return httpx2.get(address, timeout=2.0)
-        except httpx2.TransportError:
-            time.sleep(0.05)
-    raise AssertionError("no answer in time")
-
-
-def test_a_migrated_database_is_at_the_newest_revision(database):
-    newest = ScriptDirectory.from_config(alembic_config(database)).get_current_head()
-    with database.engine.connect() as connection:
-        revision = MigrationContext.configure(connection).get_current_revision()
-    assert require_current_schema(database) == newest_revision() == newest == revision
-
-
-def test_an_empty_database_is_not_served():
-    empty = Database("sqlite://")
-    with pytest.raises(RuntimeError, match=r"\(empty\).*server.admin migrate"):
-        require_current_schema(empty)
-    empty.close()
 
 
 def test_a_file_that_is_not_there_is_named_and_not_made_by_looking(tmp_path):
@@ -274,17 +214,3 @@ def test_a_database_that_cannot_be_written_is_told_in_one_line(database):
     assert said.code == 1
     assert "attempt to write a readonly database" in line
     assert str(database.url.database) in line
-
-
-def test_an_export_is_its_owners_alone(submit, digits_submission, settings, tmp_path):
-    """Logs under an embargo are in it."""
-    assert submit(digits_submission).status_code == 201
-    environment = {
-        "FINISHLINE_DATABASE_URL": settings.database_url,
-        "FINISHLINE_ARTIFACTS_DIR": str(settings.artifacts_dir),
-    }
-    folder = tmp_path / "exports"
-    assert run_finishline(environment, "export", str(folder)).code == 0
-    made = [folder, *folder.rglob("*")]
-    assert len(made) > 5
-    assert {each for each in made if each.stat().st_mode & 0o077} == set()

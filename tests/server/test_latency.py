@@ -101,6 +101,7 @@ def test_a_latency_is_one_sealed_run_whose_job_says_how_to_measure(measured, dat
         limit = session.get_one(Verification, measured.verification_id).limit_seconds
     job = measured.claim().json()["job"]
     assert (job["purpose"], job["latency"]["items"]) == ("latency", 1000)
+    assert (job["latency"]["warmup_items"], job["control_points"]) == (30, [])
     assert limit == 60 + 240 + 60
 
 

@@ -1,9 +1,11 @@
-"""GET /api/v1/queue and the pages of the workers: who waits where, who is at what."""
+"""The queue and the pages of the workers: who waits where, for how long, and who is at what."""
 
+import threading
 from dataclasses import asdict, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
+from sqlalchemy import insert, select
 
 from finishline.rules.measurements import (
     Canary,
@@ -13,6 +15,11 @@ from finishline.rules.measurements import (
     WorkerProbe,
 )
 from server.base.database import utc_now
+from server.base.models import Attempt, User, Verification
+from server.base.visibility import ORGANISER
+from server.verifications.queue import take_due
+from tests.support.processes import wait_for
+from tests.support.workers import say_hello
 
 QUEUE = "/api/v1/queue"
 
@@ -103,3 +110,137 @@ def test_an_empty_queue_and_no_worker_say_what_to_do(client):
     page = client.get("/workers").text
     assert "python -m worker" in page
     assert "The queue is empty." in page
+
+
+@pytest.fixture
+def waiting(replay, database):
+    """Thirty attempts beside the first one, of several submitters, by verification."""
+    with database.write() as session:
+        users = list(session.scalars(select(User.id)))
+        of_first = {Verification: replay.verification_id, Attempt: replay.attempt_id}
+        columns = {
+            table: {c.key: getattr(session.get_one(table, key), c.key) for c in table.__table__.c}
+            for table, key in of_first.items()
+        }
+        like = columns[Attempt]
+        ids = [f"w{number}" for number in range(30)]
+        session.execute(insert(Verification), [columns[Verification] | {"id": i} for i in ids])
+        own = [
+            {
+                "id": f"a{name}",
+                "verification_id": name,
+                "submitter_id": users[number**2 % len(users)],
+                "by_organiser": number % 3 == 0,
+                "asked_at": like["asked_at"] + timedelta(seconds=number * 7 % 30),
+            }
+            for number, name in enumerate(ids)
+        ]
+        session.execute(insert(Attempt), [like | each for each in own])
+    with database.read(ORGANISER) as session:
+        return {row.verification_id: row for row in session.scalars(select(Attempt)).unique()}
+
+
+def test_a_change_of_the_queue_is_seen_at_once(replay, waiting, client, olivia):
+    def place():
+        queue = client.get("/api/v1/queue").json()
+        (line,) = queue["classes"]
+        assert f"of {line['waiting_count']}" in client.get(f"/verifications/{last}").text
+        return line["waiting"][0]["verification_id"], line["waiting_count"]
+
+    listed = client.get("/api/v1/queue").json()["classes"][0]["waiting"]
+    assert [each["position"] for each in listed] == list(range(1, 32))
+    first, second, last = (listed[index]["verification_id"] for index in (0, 1, -1))
+    assert place() == (first, 31)
+    cancelled = client.post(f"/api/v1/verifications/{first}/cancellation", headers=olivia.headers)
+    assert cancelled.status_code == 200, cancelled.text
+    assert place() == (second, 30)
+    paused = client.patch(
+        "/api/v1/queue", json={"paused": True, "reason": "new cooling"}, headers=olivia.headers
+    )
+    assert paused.status_code == 200, paused.text
+    assert "new cooling" in client.get(f"/verifications/{last}").text
+    assert "Place in the queue" not in client.get(f"/verifications/{first}").text
+
+
+def test_starts_share_what_ended_lately(replay, waiting, client, database, walter):
+    say_hello(client, walter)
+    with database.write() as session:
+        for took, name in zip((60, 300, 600), ("a", "b", "c"), strict=True):
+            ended = utc_now()
+            done = {"state": "done", "worker": "walter-1", "ended_at": ended}
+            done |= {"started_at": ended - timedelta(seconds=took)}
+            like = waiting[replay.verification_id]
+            columns = {c.key: getattr(like, c.key) for c in Attempt.__table__.c}
+            session.execute(insert(Attempt), columns | {"id": name, "number": 10 + took} | done)
+
+    def starts():
+        (line,) = client.get("/api/v1/queue").json()["classes"]
+        now = datetime.fromisoformat(client.get("/api/v1/queue").json()["as_of"])
+        found = [datetime.fromisoformat(one["expected_start"]) for one in line["waiting"]]
+        return [round((each - now).total_seconds() / 60) for each in found[:4]]
+
+    assert starts() == [0, 5, 10, 15]
+    say_hello(client, walter, state="busy")
+    assert starts() == [5, 10, 15, 20]
+    say_hello(client, walter, worker="walter-2")
+    assert starts()[:3] == [0, 2, 5]
+
+
+def test_unknown_start_says_why(waiting, client, walter, olivia):
+    def reason(place):
+        (line,) = client.get("/api/v1/queue").json()["classes"]
+        return line["waiting"][place]["why_unknown"]
+
+    assert "No worker is connected" in reason(0)
+    say_hello(client, walter)
+    assert (reason(0), reason(1)) == (
+        None,
+        "Nothing has ended there yet that could tell how long those before it take.",
+    )
+    paused = client.patch(
+        "/api/v1/workers/walter-1", json={"paused": True, "reason": "dust"}, headers=olivia.headers
+    )
+    assert paused.status_code == 200, paused.text
+    assert "Every connected worker is paused" in reason(0)
+
+
+def poll(client, person, name="walter-1", wait=0):
+    path = f"/api/v1/workers/{name}/next"
+    return client.post(path, params={"wait": wait}, headers=person.headers)
+
+
+def drawn(database):
+    with database.write() as session:
+        return take_due(session)
+
+
+def test_poll_names_the_attempt_until_it_is_leased(replay, hello, client, walter, database):
+    hello(polls=True)
+    assert poll(client, walter).status_code == 204
+    assert [one.polls for one in drawn(database)] == [True]  # The broker brings it nothing.
+
+    answers = [poll(client, walter, wait=5) for _ in range(2)]
+    assert [answer.json() for answer in answers] == [{"attempt_id": replay.attempt_id}] * 2
+    assert replay.claim().status_code == 200
+    wait_for(
+        lambda: poll(client, walter).status_code == 204, seconds=10, what="the lease to be seen"
+    )
+
+
+def test_poll_waits_until_there_is_work(replay, hello, client, walter, database):
+    hello(polls=True)
+    answers = []
+    asking = threading.Thread(target=lambda: answers.append(poll(client, walter, wait=20)))
+    asking.start()
+    wait_for(lambda: drawn(database), seconds=20, what="the attempt's turn")
+    asking.join(timeout=20)
+    assert answers[0].json()["attempt_id"] == replay.attempt_id
+
+
+def test_poll_is_for_the_worker_and_its_owner(replay, hello, client, walter, alice, database):
+    hello()
+    drawn(database)
+    assert poll(client, alice).status_code == 403
+    assert poll(client, walter, "walter-2").status_code == 404
+    assert "sign-on first" in poll(client, walter, "walter-2").json()["detail"]
+    assert poll(client, walter, wait=21).status_code == 422

@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.boards import rows_of
 from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
+from tests.support.workers import WORKER_SYSTEM
 
 BATCH = "/api/v1/verifications/batch"
 COMPARE = "/api/v1/verifications/compare"
@@ -37,7 +38,8 @@ def rerun_below(replay, olivia, make_report):
     """A verified submission whose rerun was rejected; `first` is the verified one's id."""
     finish(replay, make_report(replay.seeds()))
     replay.first = replay.ask_again(olivia)
-    finish(replay, make_report(replay.seeds(), qualities=FAR_BELOW))
+    system = replace(WORKER_SYSTEM, threads=2, software={"torch": "2.14.0", "numpy": "2"})
+    finish(replay, make_report(replay.seeds(), qualities=FAR_BELOW, system=system))
     return replay
 
 
@@ -280,7 +282,11 @@ def test_two_verifications_are_compared_side_by_side(rerun_below, client):
     assert (times["figure"], times["second_mean"], times["p_value"]) == ("tta_seconds", None, None)
     sealed = [run["tta_seconds"] for run in view["first"]["runs"]]
     assert times["first_mean"] == pytest.approx(sum(sealed) / len(sealed))
-    assert view["systems"] == []
+    assert [tuple(each.values()) for each in view["systems"]] == [
+        ("software.numpy", None, "2"),
+        ("software.torch", "2.13.0", "2.14.0"),
+        ("threads", "1", "2"),
+    ]
 
 
 @on_sqlite

@@ -61,7 +61,7 @@ account webhook resend WEBHOOK DELIVERY
     Send a message again, with the same id.
 account webhook secret WEBHOOK
     POST /webhooks/{webhook}/secret -> secret_lines
-    Make a fresh secret. For one day, messages are signed with both.
+    Make a fresh secret, which signs all messages from now on. It is shown only once.
 
 admin user list --q
     GET /users -> users

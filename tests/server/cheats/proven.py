@@ -1,8 +1,8 @@
 """Cheats that tests of their own prove: the file and the test, with its case in brackets."""
 
-LYING = "tests/server/test_lying_workers.py::"
-LIE = LYING + "test_a_report_that_is_a_lie_is_refused"
-CONFIRMING = "tests/server/test_confirming.py::"
+LIE = "tests/server/test_lying_workers.py::test_a_report_that_is_a_lie_is_refused"
+OVER_HTTP = "tests/server/test_lies_over_http.py::test_a_lie_is_not_published"
+CONFIRMING = "tests/server/test_workers.py::"
 BARRED = "tests/server/test_owners.py::"
 CROSS = "tests/server/test_cross_checks.py::"
 
@@ -18,23 +18,24 @@ PROVEN = {
     "C44": "tests/server/test_verifications.py::"
     "test_the_seal_is_public_at_once_and_opened_at_the_end",
     "C47": "tests/sweeps/test_hostile_text.py::test_no_text_becomes_markup",
-    "C50": LIE + "[calibrated curves]",
-    "C51": LIE + "[one curve for all runs]",
+    "C50": OVER_HTTP + "[calibrated]",
+    "C51": OVER_HTTP + "[one_for_all]",
     "C52": LIE + "[the claim's own]",
     "C53": LIE + "[posted late in one burst]",
-    "C54": LIE + "[seconds warped by 0.08]",
+    "C54": OVER_HTTP + "[compressed]",
     "C55": LIE + "[9 points under what was posted]",
     "C56": "tests/rules/test_replay.py::test_preparation_takes_at_most_twice_the_calibrated",
-    "C57": LIE + "[a ledger of twice the seconds]",
+    "C57": OVER_HTTP + "[stretched]",
     "C60": CONFIRMING + "test_a_faster_machine_under_the_name_is_as_wrong_as_a_slower_one",
     "C61": BARRED + "test_nobody_replays_a_board_where_they_compete_while_another_can",
     "C62": BARRED + "test_a_failed_attempt_does_not_go_back_to_that_owner_while_there_is_another",
     "C65": "tests/sweeps/test_proofs.py::test_tampered_proof_fails_at_its_check",
     "C74": "tests/server/test_own_tokens.py::test_a_revoked_token_takes_all_that_descend_from_it",
-    "C77": LIE + "[28 ms for all trainings]",
-    "C78": LYING + "test_the_replays_of_another_verification_are_refused",
-    "C79": LIE + "[nothing posted]",
-    "C80": LYING + "test_the_report_of_another_worker_is_refused",
+    "C77": OVER_HTTP + "[stretched]",
+    "C78": OVER_HTTP + "[earlier_curves]",
+    "C79": OVER_HTTP + "[never_posted]",
+    "C80": "tests/server/test_attempts.py::"
+    "test_a_report_names_the_worker_that_claimed_its_class_and_a_possible_system",
     "C83": CROSS + "test_without_a_second_owner_the_verdict_is_left_open",
     "C84": CROSS
     + "test_a_claimants_own_worker_confirms_no_claim_and_has_no_other_worker_taken_out",

@@ -257,16 +257,6 @@ def composed(model):
     return compose_mail(message, receiver, sender="notices@finishline.example", site="")
 
 
-def test_no_text_becomes_a_header():
-    mail = parsed(bytes(composed(HOSTILE.replace("\0", ""))))
-
-    assert mail["Bcc"] is None
-    assert (
-        mail["Subject"] == "[Finishline] digits: small Bcc: victim@example.org <b>net is verified"
-    )
-    assert "Bcc: victim@example.org" in mail.get_content()
-
-
 def test_a_password_is_not_sent_in_clear_to_another_machine(post, smtp_url, monkeypatch):
     server = parse_smtp_url("smtp://ada:pw@mail.example:25")
     assert (server.scheme, server.is_loopback, server.password) == ("smtp", False, "pw")

@@ -13,10 +13,9 @@ from sqlalchemy.exc import OperationalError
 
 from server.app import create_app
 from server.base.database import Database, utc_now
-from server.base.fleet import Fleet
 from server.base.models import Verification, WorkerRow
 from server.operations.health import Readiness
-from server.operations.metrics import CachedFigures, is_free, read_figures
+from server.operations.metrics import CachedFigures, read_figures
 from server.verifications.dispatch import Dispatcher
 from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
 from tests.support.services import services_of
@@ -253,35 +252,6 @@ class TestOnOneDatabase:
         assert documented - {"finishline_dispatch_round_age_seconds"} <= {
             re.sub("_(sum|count)$", "", name) for name in exported
         }
-
-
-@pytest.mark.parametrize(
-    ("workers", "free"),
-    [
-        ([], False),
-        ([("gpu-a", "idle")], True),
-        ([("gpu-a", "busy"), ("gpu-b", "idle")], False),  # It is sent to its own class.
-        ([("gpu-b", "idle")], True),  # Nobody of its class: it is sent to all.
-        ([("gpu-a", "drifted"), ("gpu-b", "idle")], True),
-        ([("gpu-a", "paused"), ("gpu-b", "idle")], False),  # It waits until the pause ends.
-        ([("gpu-a", "gone"), ("gpu-b", "stopping")], False),
-    ],
-)
-def test_a_worker_is_free_for_a_class_as_the_dispatcher_sends(workers, free):
-    now = utc_now()
-    rows = [
-        WorkerRow(
-            name=f"w-{number}",
-            hardware_class=hardware_class,
-            state=word if word in ("busy", "stopping") else "idle",
-            last_seen_at=now - timedelta(hours=word == "gone"),
-            drift="slower" if word == "drifted" else None,
-            held="paused" if word == "paused" else None,
-            confirmed_at=now,
-        )
-        for number, (hardware_class, word) in enumerate(workers)
-    ]
-    assert is_free("gpu-a", Fleet(rows, since=now - timedelta(minutes=1))) is free
 
 
 @on_sqlite

@@ -1,7 +1,6 @@
 """Rate limits: whose they are, which holds, and what the refusal says."""
 
 import asyncio
-import hashlib
 from collections import Counter
 
 import pytest
@@ -20,10 +19,7 @@ from server.operations.rates import (
     Rates,
     Requester,
     limit_of,
-    secret_of,
-    sender_of,
 )
-from server.people.callers import network_of
 
 
 @pytest.fixture
@@ -334,33 +330,6 @@ def test_a_count_holds_so_many_keys(monkeypatch):
     for number in range(100):
         assert rates.wait_seconds("reads", f"key-{number}") == 0
         assert len(rates._storage.storage) <= 8
-
-
-def scope_of(*headers, client=("198.51.100.7", 50000)):
-    pairs = [(name.encode(), value.encode()) for name, value in headers]
-    return {"type": "http", "client": client, "headers": pairs}
-
-
-@pytest.mark.parametrize(
-    ("headers", "is_secret"),
-    [
-        ([("authorization", "Bearer fl_secret")], True),
-        ([("authorization", "bearer  fl_secret ")], True),
-        ([], False),
-        ([("authorization", "Basic fl_secret")], False),
-        ([("cookie", "finishline_console=fl_secret")], False),
-    ],
-)
-def test_a_secret_is_a_bearer_token(headers, is_secret):
-    secret = hashlib.sha256(b"fl_secret").hexdigest()
-    assert secret_of(scope_of(*headers)) == (secret if is_secret else "")
-
-
-def test_of_an_address_its_network_counts_and_a_local_socket_has_none():
-    assert sender_of(scope_of()) == Requester("address:198.51.100.7")
-    other = sender_of(scope_of(client=("2001:db8::2", 1)))
-    assert other.key == f"address:{network_of('2001:db8::1')}"
-    assert sender_of(scope_of(client=None)).key == "local"
 
 
 def test_of_the_secrets_the_latest_are_known(client, alice, bob, monkeypatch):
