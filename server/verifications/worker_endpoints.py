@@ -13,7 +13,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.api.schema import Schema
-from finishline.rules.verification.messages import BoxWord
+from finishline.rules.verification.messages import BoxWord, WorkerSystem
 from finishline.rules.verification.utilisation import roofline, samples_per_second
 from server.base.errors import ConflictError, ContentError
 from server.base.fleet import Fleet, list_classes, state_word
@@ -65,7 +65,7 @@ class WorkerView(Schema):
     alive: bool
     first_seen_at: datetime
     last_seen_at: datetime
-    system: dict[str, Any]
+    system: WorkerSystem
     under_way: UnderWayView | None
     drift: str | None
     drifted_at: datetime | None

@@ -43,6 +43,20 @@ def test_schemas_are_named_by_nouns(schema):
     assert 'View"' not in json.dumps(schema)
 
 
+def test_no_table_inside_a_schema_gets_the_name_of_another(schema):
+    # A generated client names it by the schema and the field.
+    found = schema["components"]["schemas"]
+    inside = {
+        f"{name}{field.title().replace('_', '')}"
+        for name, one in found.items()
+        for field, of in one.get("properties", {}).items()
+        for kind in (of, *of.get("anyOf", ()))
+        if kind.get("type") == "object"
+    }
+
+    assert inside & found.keys() == set()
+
+
 def test_every_operation_with_a_rule_of_its_own_in_the_contract_check_is_there(schema):
     config = tomllib.loads((STORED.parents[2] / "schemathesis.toml").read_text())
     named = {name for rules in config["operations"] for name in rules["include-name"]}

@@ -1,5 +1,6 @@
 """Owners of workers: barred from their boards, paused where they fail, and held by organisers."""
 
+from dataclasses import asdict
 from datetime import timedelta
 from functools import cache
 
@@ -129,7 +130,7 @@ def add_workers(replay, *names, confirmed_by):
                     user_id=people["walter"],
                     hardware_class=WORKER_SYSTEM.hardware_class,
                     state="idle",
-                    system={},
+                    system=asdict(WORKER_SYSTEM),
                     first_seen_at=utc_now(),
                     last_seen_at=utc_now(),
                     confirmed_at=utc_now(),
