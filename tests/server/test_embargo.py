@@ -1,18 +1,259 @@
-"""Submissions under an embargo: hidden until the date in answers of every kind."""
+"""Boards under an embargo, before its end and after it, and the feeds of the boards."""
 
+import logging
+import re
+from copy import deepcopy
 from datetime import timedelta
+from xml.etree import ElementTree as ET
 
+import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from server.app import create_app
 from server.base.database import utc_now
-from server.base.models import BenchmarkPhases
+from server.base.models import BenchmarkPhases, User
+from server.base.request_context import CURRENT
 from server.benchmarks.in_force import PhaseWatch
 from tests.support.boards import rows_of
+from tests.support.pages import BROWSER, sign_in
 from tests.support.services import services_of
 
 BOARD = "/api/v1/leaderboards/digits"
+
+
+PREVIEW = f"{BOARD}/preview"
+
+
+PAGE = "/console/leaderboards/digits/preview"
+
+
+QUERIES = (
+    "",
+    "?metric=cost",
+    "?metric=latency",
+    "?division=open",
+    "?q=ALICE",
+    "?sort=model&order=desc",
+    "?withdrawn=show",
+    "?clock=dawnbench",
+    "?target=95",
+    "?price=2",
+    "?prices_on=2026-01-01",
+    "?limit=2&page=2",
+)
+
+
+# What stands for itself on a board that is asked for twice.
+ONE_VERSION = ("version", "next_cursor", "preview")
+
+
+@pytest.fixture
+def send(digits_submission, submit, make_log):
+    """Sends a submission of a pace and returns its id."""
+
+    def made(pace, *, by=None, **claim):
+        parts = deepcopy(digits_submission)
+        parts.claim |= claim
+        for index, name in enumerate(parts.logs):
+            seconds = pace + 0.001 * index
+            log = make_log(index, name=name, seconds_per_epoch=seconds)
+            division = parts.claim["division"].encode()
+            parts.logs[name] = log.replace(b'"closed"', b'"' + division + b'"')
+        answer = submit(parts, by=by)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["id"])
+
+    return made
+
+
+@pytest.fixture
+def hidden(client, embargo, send, alice, bob):
+    """Three that are hidden, the fastest first; one slower than the first was published before."""
+    send(0.11, by=alice)
+    embargo(timedelta(days=1))
+    ids = [
+        send(0.10, by=bob, model="zyzzyva 1"),
+        send(0.12, by=alice, model="zyzzyva 2"),
+        send(0.13, by=bob, model="zyzzyva 3", division="open"),
+    ]
+    withdrawn = send(0.09, by=alice, model="zyzzyva 4")
+    address = f"/api/v1/submissions/{withdrawn}/withdrawal"
+    assert client.post(address, json={"reason": "-"}, headers=alice.headers).is_success
+    return ids
+
+
+def read(client, person, query=""):
+    answer = client.get(PREVIEW + query, headers=person.headers)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def without(board):
+    return {name: value for name, value in board.items() if name not in ONE_VERSION}
+
+
+def test_it_is_the_board_that_everybody_sees_once_the_embargo_is_taken_away(
+    hidden, client, embargo, olivia, ada
+):
+    before = {query: read(client, olivia, query) for query in QUERIES}
+    assert read(client, ada) == before[""]
+    fastest, second, _ = hidden
+    listed = [entry["submission_id"] for entry in rows_of(before[""])]
+    assert (listed[0], listed[2]) == (fastest, second)
+    assert len(rows_of(client.get(BOARD).json())) == 1
+
+    embargo(None)
+
+    for query, board in before.items():
+        assert without(board) == without(client.get(BOARD + query).json()), query
+
+
+def test_it_says_what_is_hidden_and_until_when(hidden, client, olivia):
+    until = client.get("/api/v1/benchmarks/digits/phases").json()["phases"]["embargo_until"]
+    found = read(client, olivia, "?limit=2")["preview"]
+
+    assert found["embargo_until"] == until
+    assert found["hidden"] == hidden[:1]
+    assert found["hidden_total"] == 2
+    minute = f"{until[:10]} {until[11:19].removesuffix(':00')} UTC"
+    assert found["note"] == (
+        f"Only organisers see this: the board as if its embargo, until {minute}, had ended. "
+        "2 of its 3 submissions are hidden from the public."
+    )
+    open_division = read(client, olivia, "?division=open")["preview"]
+    assert (open_division["hidden"], open_division["hidden_total"]) == (hidden[2:], 1)
+    assert "1 of its 1 submission is hidden" in open_division["note"]
+    withdrawn = read(client, olivia, "?withdrawn=show&limit=2&page=2")["preview"]
+    assert (withdrawn["hidden_total"], len(withdrawn["hidden"])) == (3, 2)
+
+
+def test_pages_follow_each_other(hidden, client, olivia):
+    whole = [entry["submission_id"] for entry in rows_of(read(client, olivia))]
+    first = client.get(f"{PREVIEW}?limit=2", headers=olivia.headers)
+    assert first.headers["X-Total-Count"] == "3"
+    [following] = re.findall(r'<(.*)>; rel="next"', first.headers["Link"])
+    assert following.startswith(f"{PREVIEW}?")
+    second = client.get(following, headers=olivia.headers).json()
+    both = rows_of(first.json()) + rows_of(second)
+    assert [entry["submission_id"] for entry in both] == whole
+    assert (second["preview"]["hidden"], second["next_cursor"]) == (hidden[1:2], None)
+    wrong = client.get(f"{PREVIEW}?cursor=x", headers=olivia.headers)
+    assert wrong.status_code == 422
+
+
+def test_without_an_embargo_it_is_the_board(send, client, olivia, embargo):
+    assert without(read(client, olivia)) == without(client.get(BOARD).json())
+    send(0.11)
+    embargo(timedelta(days=1))
+    for until in (timedelta(days=1), None):
+        embargo(until)
+        board = read(client, olivia)
+        assert without(board) == without(client.get(BOARD).json())
+        assert board["preview"]["hidden"] == []
+        assert board["preview"]["note"] == ("Nothing is under embargo: this is the public board.")
+
+
+class Looks(logging.Handler):
+    """Each look that the server's log tells of, with whose token it was."""
+
+    def __init__(self):
+        super().__init__()
+        self.told = []
+
+    def emit(self, record):
+        """Called while the request is under way."""
+        context = CURRENT.get()
+        self.told.append((record.getMessage(), context and context.noted.get("user_id")))
+
+
+@pytest.fixture
+def looks():
+    """What the server's log tells of previews."""
+    logger, handler = logging.getLogger("server.boards.board"), Looks()
+    before = logger.level
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    yield handler
+    logger.removeHandler(handler)
+    logger.setLevel(before)
+
+
+def test_the_servers_log_says_who_looked_at_what_is_hidden(
+    hidden, client, olivia, ada, bob, embargo, looks, database
+):
+    with database.read() as session:
+        ids = {user.name: user.id for user in session.scalars(select(User))}
+    read(client, olivia)
+    client.get(PREVIEW, headers=bob.headers)
+    sign_in(client, ada)
+    assert client.get(PAGE, headers=BROWSER).status_code == 200
+    embargo(None)
+    read(client, olivia)
+    sentence = "the board of digits was looked at under embargo"
+    assert looks.told == [(sentence, ids["olivia"]), (sentence, ids["ada"])]
+
+
+NAMES = {"a": "http://www.w3.org/2005/Atom"}
+
+
+def read_feed(content):
+    return ET.fromstring(content)  # noqa: S314  the server under test wrote it
+
+
+def entries(content):
+    """Title and link of each entry by its id."""
+    found = {}
+    for entry in read_feed(content).findall("a:entry", NAMES):
+        link = entry.find("a:link", NAMES)
+        assert link is not None
+        title, name = (entry.findtext(f"a:{tag}", "", NAMES) for tag in ("title", "id"))
+        found[name] = (title, link.get("href") or "")
+    return found
+
+
+def test_records_and_verdicts_are_told_once_each(replay, make_report, client):
+    replay.report(replay.claim().json(), make_report(replay.seeds()))
+    response = client.get("/feed.atom")
+
+    assert response.headers["content-type"] == "application/atom+xml; charset=utf-8"
+    told = entries(response.content)
+    record = f"http://testserver/submissions/{replay.submission_id}"
+    verdict = f"http://testserver/verifications/{replay.verification_id}"
+    assert sorted(link for _, link in told.values()) == sorted([record, verdict])
+    assert any("record of" in title and "alice" in title for title, _ in told.values())
+    assert any(title.endswith(": verified") for title, _ in told.values())
+    assert entries(client.get("/benchmarks/digits/feed.atom").content) == told
+    assert entries(client.get("/benchmarks/grammar/feed.atom").content) == {}
+
+
+def test_a_feed_that_did_not_change_is_304_and_one_that_did_is_not(
+    digits_submission, publish, client
+):
+    known = {"If-None-Match": client.get("/feed.atom").headers["etag"]}
+    unchanged = client.get("/feed.atom", headers=known)
+    assert (unchanged.status_code, unchanged.content) == (304, b"")
+
+    digits_submission.claim["system"]["accelerator"] = '</title><script>alert("x")</script>'
+    publish(digits_submission)
+    changed = client.get("/feed.atom", headers=known)
+    assert changed.status_code == 200
+    summary = read_feed(changed.content).findtext("a:entry/a:summary", "", NAMES)
+    assert summary.startswith('</title><script>alert("x")</script>')
+    assert b"<script>" not in changed.content
+
+
+def test_links_are_those_of_the_public_address_where_one_is_set(settings):
+    public = settings.model_copy(update={"public_url": "https://finishline.example.org/"})
+    with TestClient(create_app(public, dispatch=False)) as client:
+        links = read_feed(client.get("/feed.atom").content).findall("a:link", NAMES)
+
+    assert [link.get("href") for link in links] == [
+        "https://finishline.example.org/feed.atom",
+        "https://finishline.example.org/",
+    ]
+
+
 HOUR = timedelta(hours=1)
 
 
