@@ -9,7 +9,7 @@ import typer
 
 from finishline.cli.errors import ExitCode
 from finishline.cli.options import shows
-from finishline.cli.screen import Screen
+from finishline.cli.screen import Screen, as_it_is
 from finishline.rules.text import count_text
 from server.commands.service import app as service
 
@@ -56,7 +56,8 @@ def backup(
             services, root, keep=keep, keep_missing=keep_missing, say=screen.say
         )
     screen.say(SECRETS)
-    screen.answer(own.summary(path, manifest), [f"Backed up to {path}."])
+    again = f"Restore it elsewhere: finishline admin restore {path}"
+    screen.answer(own.summary(path, manifest), [f"Backed up to {path}.", as_it_is(again)])
 
 
 @app.command()

@@ -85,7 +85,7 @@ def restore(
     """
     folder = find_backup(root, name)
     database, key = services.database, services.settings.signing_key_path
-    with only_one(root):
+    with only_one(folder.parent):
         manifest, logs = _checked(folder, database)
         if filled := _tables_with_rows(database):
             raise ConflictError(
@@ -137,12 +137,17 @@ def _put(source: Path, target: Path, prepare: Callable[[Database], None] | None 
 
 
 def find_backup(root: Path, name: str | None) -> Path:
-    """A backup by its name, the latest if none is named. Raises ContentError, NotFoundError."""
+    """A backup by its name in a folder, or its latest, or the folder if it is a backup itself.
+
+    Raises ContentError, NotFoundError.
+    """
     if root.is_file():
         raise ContentError(
             f"{root} is a file, expected a folder of backups. A restore unpacks no archive. Hint: "
             "unpack one that you made yourself with tar, and name the folder."
         )
+    if name is None and (root / MANIFEST).is_file():
+        return root
     found = {each.name: each for each in dated_copies(root, "backup")} if root.is_dir() else {}
     if not found:
         raise NotFoundError(

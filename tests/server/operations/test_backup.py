@@ -60,7 +60,7 @@ def test_a_restored_server_is_the_same_and_takes_the_old_token(served, fresh, tm
         assert oct(private.stat().st_mode)[-3:] == mode
 
     with unserved(fresh) as empty:
-        restore(empty, tmp_path / "backups")
+        restore(empty, path)
     assert oct(fresh.signing_key_path.stat().st_mode)[-3:] == "600"
     with serving(fresh) as second:
         assert answers(second) == expected
