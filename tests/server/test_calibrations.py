@@ -12,9 +12,9 @@ from finishline.rules.measurements import PrecisionAudit
 from finishline.rules.proof.check import check_proof
 from finishline.rules.verification.messages import Failure
 from server.app import create_app
-from server.base.models import Calibration, CalibrationRunRow, Verification
+from server.base.models import Verification
 from tests.support.build import Replay, seal_of
-from tests.support.pages import BROWSER, HOSTILE, words_of
+from tests.support.pages import BROWSER, words_of
 from tests.support.proofs import predicate_in
 from tests.support.streams import stream_report
 
@@ -447,33 +447,10 @@ def test_a_bad_body_is_422_and_plans_nothing(changes, expected, start, row_count
     assert row_counts() == before
 
 
-@pytest.fixture
-def calibration_id(client, database, olivia):
-    """A calibration of digits with twelve runs at one batch size, asked for by somebody hostile."""
-    body = {"benchmark": "digits", "batch_sizes": [64], "runs": 12, "reason": HOSTILE}
-    view = client.post("/api/v1/calibrations", json=body, headers=olivia.headers).json()
-    with database.write() as session:
-        for seed in range(12):
-            session.add(
-                CalibrationRunRow(
-                    calibration_id=view["id"],
-                    batch_size=64,
-                    seed=seed,
-                    verification_id=view["chunks"][0]["verification_id"],
-                    status="reached",
-                    quality=[quality + 0.05 * (seed % 7) for quality in CURVE],
-                    seconds=[0.1 * step for step in range(1, 10)],
-                    system={},
-                )
-            )
-        session.get_one(Calibration, view["id"]).state = "done"
-    return str(view["id"])
-
-
 def test_a_calibration_of_an_earlier_definition_is_in_force_nowhere(
-    calibration_id, client, settings, tmp_path, olivia
+    calibrated, client, settings, tmp_path, olivia
 ):
-    address = f"/calibrations/{calibration_id}"
+    address = f"/calibrations/{calibrated['id']}"
     body = {"reason": "it is measured here"}
     adopted = client.post(f"/api/v1{address}/adoption", json=body, headers=olivia.headers).json()
     assert (adopted["judges"], adopted["outdated"]) == (True, False)
@@ -495,34 +472,11 @@ def test_a_calibration_of_an_earlier_definition_is_in_force_nowhere(
         assert "in force" not in page
 
 
-def test_calibrations_are_listed_by_benchmark_with_their_state(calibration_id, client):
+def test_calibrations_are_listed_by_benchmark_with_their_state(calibrated, client):
     page = client.get("/calibrations?benchmark=digits", headers=BROWSER).text
     words = words_of(page)
 
-    assert f'href="/calibrations/{calibration_id}"' in page
-    assert "1 ● done 64 fp32 12 of 12 not adopted" in words
+    assert f'href="/calibrations/{calibrated["id"]}"' in page
+    assert "1 ● done 32, 64 fp32 24 of 24 not adopted" in words
     none = words_of(client.get("/calibrations?benchmark=cifar10", headers=BROWSER).text)
     assert "finishline benchmark calibrate cifar10" in none
-
-
-def test_two_verifications_stand_side_by_side(replay, client, olivia, make_report):
-    replay.report(replay.claim().json(), make_report(replay.seeds()))
-    first = replay.ask_again(olivia)
-    far_below = make_report(replay.seeds(), qualities=[10.0] * 8)
-    replay.report(replay.claim().json(), far_below)
-
-    address = f"/verifications/compare?first={first}&second={replay.verification_id}"
-    page = client.get(address, headers=BROWSER)
-    words = words_of(page.text)
-    assert page.status_code == 200
-    assert "They disagree: verified and rejected" in words
-    assert "Published: it sets the status." in words
-    assert "did_not_reach" in words
-    assert "No differences reported." in words
-    submission = client.get(
-        f"/submissions/{replay.submission_id}?tab=history", headers=BROWSER
-    ).text
-    assert f'href="{address.replace("&", "&amp;")}"' in submission
-    same = client.get(f"/verifications/compare?first={first}&second={first}", headers=BROWSER)
-    assert same.status_code == 422
-    assert "Choose two different verifications." in words_of(same.text)

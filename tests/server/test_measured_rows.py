@@ -1,13 +1,17 @@
 """Rows that were measured here, and claims below them."""
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from sqlalchemy import select
 
+from server.base.database import utc_now
 from server.base.models import PoolRun, Submission, Verification
+from server.verifications.sweep import expire_leases
 from tests.support.boards import rows_of
 from tests.support.run_logs import REFERENCE
+from tests.support.streams import stream_report, streamed
 
 BOARD = "/api/v1/leaderboards/digits"
 
@@ -101,6 +105,23 @@ def test_a_miss_counts_as_infinite(verify, database):
         assert [run.index for run in runs] == list(range(len(report.runs)))
         assert runs[-1].seconds is None
         assert all(run.seconds is not None for run in runs[:-1])
+
+
+def test_runs_of_lost_attempts_count_nowhere(verify, replay, database, make_report):
+    def pooled():
+        with database.read() as session:
+            return session.scalars(select(PoolRun.seconds).order_by(PoolRun.index)).all()
+
+    lost = make_report(replay.seeds(), seconds_per_epoch=0.05)
+    grant = replay.claim().json()
+    told = streamed(replace(lost, runs=lost.runs[:2]))
+    stream_report(database, grant["attempt_id"], lost, events=told)
+    replay.change(grant["attempt_id"], lease_expires_at=utc_now() - timedelta(seconds=1))
+    assert expire_leases(database) == 1
+    assert pooled() == []
+
+    report = verify(seconds_per_epoch=0.1)
+    assert pooled() == pytest.approx([run.tta_seconds for run in report.runs])
 
 
 @pytest.mark.parametrize(

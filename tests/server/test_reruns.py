@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.boards import rows_of
 from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
+from tests.support.pages import BROWSER, words_of
 from tests.support.workers import WORKER_SYSTEM
 
 BATCH = "/api/v1/verifications/batch"
@@ -287,6 +288,17 @@ def test_two_verifications_are_compared_side_by_side(rerun_below, client):
         ("software.torch", "2.13.0", "2.14.0"),
         ("threads", "1", "2"),
     ]
+
+    address = f"/verifications/compare?first={query['first']}&second={query['second']}"
+    words = words_of(client.get(address, headers=BROWSER).text)
+    assert "They disagree: verified and rejected" in words
+    assert "Published: it sets the status." in words
+    assert "did_not_reach" in words
+    history = client.get(f"/submissions/{rerun_below.submission_id}?tab=history", headers=BROWSER)
+    assert f'href="{address.replace("&", "&amp;")}"' in history.text
+    same = address.replace(query["second"], query["first"])
+    refused = client.get(same, headers=BROWSER)
+    assert (refused.status_code, "two different verifications" in refused.text) == (422, True)
 
 
 @on_sqlite
