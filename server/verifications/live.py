@@ -141,11 +141,21 @@ class Feeds:
             return await run_in_threadpool(read, position)
 
 
-async def watch(
-    services: Services, viewer: Viewer, verification_id: str, position: Position
+def existing_verification(verification_id: str, services: ServicesDep, viewer: ViewerDep) -> str:
+    """Return the id of an existing verification: raises the 404 before any event is sent."""
+    with services.database.read(viewer) as session:
+        return find_verification(session, verification_id).id
+
+
+@router.get("/verifications/{verification_id}/events", response_class=EventSourceResponse)
+async def watch_verification(
+    services: ServicesDep,
+    viewer: ViewerDep,
+    verification_id: Annotated[str, Depends(existing_verification)],
+    last_event_id: Annotated[str | None, Header()] = None,
 ) -> AsyncIterator[ServerSentEvent]:
-    """Events for one reader: `state` at each change, `replay` for each event, `end` at the end."""
-    shown: dict[str, Any] | None = None
+    """Follow a verification: `state` at each change, `replay` for each event, `end` at the end."""
+    position, shown = parse_position(last_event_id), None
     read = partial(read_news, services, viewer, verification_id)
     feed = services.of(Feeds).follow((verification_id, viewer), read, position)
     try:
@@ -161,22 +171,3 @@ async def watch(
                 yield ServerSentEvent(event="end", data=news.full, id=str(position))
     except OUTAGES as error:  # Its reader comes again, and is told when.
         log.warning("a live stream of %s ends: %s", verification_id, error)
-
-
-def existing_verification(verification_id: str, services: ServicesDep, viewer: ViewerDep) -> str:
-    """Return the id of an existing verification: raises the 404 before any event is sent."""
-    with services.database.read(viewer) as session:
-        return find_verification(session, verification_id).id
-
-
-@router.get("/verifications/{verification_id}/events", response_class=EventSourceResponse)
-async def watch_verification(
-    services: ServicesDep,
-    viewer: ViewerDep,
-    verification_id: Annotated[str, Depends(existing_verification)],
-    last_event_id: Annotated[str | None, Header()] = None,
-) -> AsyncIterator[ServerSentEvent]:
-    """Follow a verification: `state` at each change, `replay` for each event, `end` at the end."""
-    position = parse_position(last_event_id)
-    async for event in watch(services, viewer, verification_id, position):
-        yield event

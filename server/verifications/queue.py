@@ -129,25 +129,6 @@ def read_turns(session: Session, hardware_class: str | None) -> Turns:
 
 
 @dataclass(frozen=True)
-class Needs:
-    """Facts that decide which workers may take an attempt. Attempts with equal needs share them.
-
-    `environments` and `authors` are of the code submissions that it trains. `benchmark_id` is None
-    for a calibration, which is nobody's. `retried` is the verification of a retry. `rerun` is the
-    attempt, where it is an independent rerun.
-    """
-
-    hardware_class: str | None
-    kind: str
-    environments: frozenset[str]
-    authors: frozenset[int]
-    is_embargoed: bool
-    benchmark_id: str | None
-    retried: str | None
-    rerun: str | None
-
-
-@dataclass(frozen=True)
 class Drawn:
     """An attempt and the worker that was drawn for it. A worker that polls needs no message."""
 
@@ -170,7 +151,7 @@ def take_due(session: Session) -> list[Drawn]:
     waiting = read_waiting(session, each=len(choice.free))
     first = [row for row in waiting if row.is_apart or row.sent_to is not None]
     for row in sorted(first, key=lambda row: (not row.is_apart, row.asked_at, row.id)):
-        choice.take(row, choice.hands(needs_of(row)))
+        choice.take(row, choice.hands(row))
     rest = [row for row in waiting if not row.is_apart and row.sent_to is None]
     for hardware_class in sorted({worker.hardware_class for worker in choice.free.values()}):
         _take_by_turns(session, choice, hardware_class, rest)
@@ -183,7 +164,7 @@ def _take_by_turns(
     """Give each free worker of a class the next attempt, until none may take any."""
     turns = read_turns(session, hardware_class)
     while True:
-        hands = {row: choice.hands(needs_of(row), hardware_class) for row in waiting}
+        hands = {row: choice.hands(row, hardware_class) for row in waiting}
         order = fair_order((row for row in waiting if hands[row]), turns)
         if not order:
             return
@@ -204,12 +185,13 @@ class Choice:
             if worker.state == "idle" and worker.name not in taken
         }
         self.drawn: list[Drawn] = []
-        self._willing: dict[Needs, list[WorkerRow]] = {}
+        self._willing: dict[tuple[Any, ...], list[WorkerRow]] = {}
 
-    def hands(self, needs: Needs, hardware_class: str | None = None) -> list[WorkerRow]:
+    def hands(self, row: Any, hardware_class: str | None = None) -> list[WorkerRow]:
         """The free workers, of one class or of any, that may take an attempt."""
+        needs = tuple(getattr(row, each.key) for each in DECIDING)
         if needs not in self._willing:
-            self._willing[needs] = self.willing(needs)
+            self._willing[needs] = self.willing(row)
         return [
             worker
             for worker in self._willing[needs]
@@ -229,21 +211,21 @@ class Choice:
         )
         self.drawn.append(Drawn(row.id, worker.name, worker.polls))
 
-    def willing(self, needs: Needs) -> list[WorkerRow]:
+    def willing(self, row: Any) -> list[WorkerRow]:
         """Able workers, without those of barred owners while another owner has one.
 
         A paused worker may not come back, so nothing waits for its owner.
         """
-        able = able_workers(self.session, self.fleet, needs)
-        if needs.rerun is not None:
-            rerun = self.session.get_one(Attempt, needs.rerun).verification
+        able = able_workers(self.session, self.fleet, row)
+        if row.rerun is not None:
+            rerun = self.session.get_one(Attempt, row.rerun).verification
             never = owners_at(self.session, rerun.checks_id, seeds=rerun.seeds)
             able = [worker for worker in able if worker.user_id not in never]
         owners = {worker.user_id for worker in able if worker.user_id and not worker.held}
-        barred = self._barred(needs, owners) if len(owners) > 1 else set()
+        barred = self._barred(row, owners) if len(owners) > 1 else set()
         return [worker for worker in able if owners <= barred or worker.user_id not in barred]
 
-    def _barred(self, needs: Needs, owners: set[int]) -> set[int]:
+    def _barred(self, row: Any, owners: set[int]) -> set[int]:
         """Owners, among these, that should not train an attempt.
 
         Barred are owners whose worker failed at an earlier attempt of its verification, and owners
@@ -252,26 +234,26 @@ class Choice:
         an organisers' worker is among these.
         """
         failed = select(WorkerRow.user_id).join(Attempt, Attempt.worker == WorkerRow.name)
-        of_it = (Attempt.verification_id == needs.retried, Attempt.state.in_(FAILED))
+        of_it = (Attempt.verification_id == row.retried, Attempt.state.in_(FAILED))
         barred = owners.intersection(self.session.scalars(failed.where(*of_it)))
-        if PURPOSES[needs.kind].in_box:
+        if PURPOSES[row.kind].in_box:
             trusted = {
                 worker.user_id
                 for worker in self.fleet.workers
                 if worker.user_id in owners - barred and self.fleet.is_organisers(worker)
             }
             barred |= owners - trusted if trusted else set()
-        return barred | self._interested(needs, owners - barred)
+        return barred | self._interested(row.benchmark_id, owners - barred)
 
-    def _interested(self, needs: Needs, owners: set[int]) -> set[int]:
-        if needs.benchmark_id is None or not owners:
+    def _interested(self, benchmark_id: str | None, owners: set[int]) -> set[int]:
+        if benchmark_id is None or not owners:
             return set()
         groups = groups_of(self.session, owners)
         rivals = set(
             self.session.scalars(
                 select(Submission.user_id).where(
                     Submission.user_id.in_(set().union(*groups.values())),
-                    Submission.benchmark_id == needs.benchmark_id,
+                    Submission.benchmark_id == benchmark_id,
                     Submission.withdrawn_at.is_(None),
                 )
             )
@@ -280,7 +262,7 @@ class Choice:
 
 
 def able_workers(
-    session: Session, fleet: Fleet, needs: Needs, among: Sequence[WorkerRow] | None = None
+    session: Session, fleet: Fleet, row: Any, among: Sequence[WorkerRow] | None = None
 ) -> list[WorkerRow]:
     """Workers that may train an attempt: their class, sandbox and environments.
 
@@ -288,16 +270,20 @@ def able_workers(
     code that it trains, so code under embargo goes to organisers' workers too.
     """
     workers = fleet.fit if among is None else among
-    if needs.kind != HEAD_TO_HEAD.name and needs.rerun is None and not needs.environments:
-        return fleet.takers(needs.hardware_class, workers)
-    authors = session.scalars(select(User).where(User.id.in_(needs.authors))).all()
-    for_organisers = needs.kind == HEAD_TO_HEAD.name or (needs.environments and needs.is_embargoed)
+    environments = {row.environment, row.other_environment} - {None}
+    if row.kind != HEAD_TO_HEAD.name and row.rerun is None and not environments:
+        return fleet.takers(row.hardware_class, workers)
+    authors = session.scalars(
+        select(User).where(User.id.in_({row.author, row.other_author} - {None}))
+    ).all()
+    is_embargoed = bool(environments) and bool(row.embargoed or row.other_embargoed)
+    for_organisers = row.kind == HEAD_TO_HEAD.name or is_embargoed
 
     def is_able(worker: WorkerRow) -> bool:
         box = worker.box or {}
         return (
-            worker.hardware_class == needs.hardware_class
-            and needs.environments <= set(box.get("environments", {}).values())
+            worker.hardware_class == row.hardware_class
+            and environments <= set(box.get("environments", {}).values())
             and all(takes_packages_of(box, user, owner=worker.user_id) for user in authors)
             and not (for_organisers and not fleet.is_organisers(worker))
         )
@@ -316,6 +302,8 @@ def _taken(session: Session) -> Set[str | None]:
     return {*at_work, *under_way}
 
 
+# What decides who may take an attempt. `benchmark_id` is None for a calibration, which is nobody's.
+# `retried` is the verification of a retry, and `rerun` the attempt of an independent rerun.
 OWN, OTHER = aliased(Submission), aliased(Submission)
 OWN_CODE, OTHER_CODE = aliased(TrainingPackage), aliased(TrainingPackage)
 DECIDING = (
@@ -361,20 +349,6 @@ def read_waiting(
     )
     first = true() if each is None else waiting.c.place <= each
     return session.execute(select(waiting).where(first)).all()
-
-
-def needs_of(row: Any) -> Needs:
-    """The needs of an attempt that `read_waiting` returned."""
-    return Needs(
-        hardware_class=row.hardware_class,
-        kind=row.kind,
-        environments=frozenset({row.environment, row.other_environment} - {None}),
-        authors=frozenset({row.author, row.other_author} - {None}),
-        is_embargoed=bool(row.embargoed or row.other_embargoed),
-        benchmark_id=row.benchmark_id,
-        retried=row.retried,
-        rerun=row.rerun,
-    )
 
 
 def groups_of(session: Session, owners: set[int]) -> dict[int, set[int]]:

@@ -187,7 +187,12 @@ def _add_reference(session: Session, benchmark: Benchmark, board: Board, claim: 
     ).first()
     if worker is None:
         return
-    user = _reference_user(session)
+    user = session.scalar(select(User).where(User.name == REFERENCE))
+    if user is None:
+        now = utc_now()
+        user = User(name=REFERENCE, role="submitter", created_at=now, known_at=now)
+        session.add(user)
+        session.flush()
     submission = Submission(
         id=new_id(),
         user_id=user.id,
@@ -245,15 +250,6 @@ def _take_the_place_of_equals(session: Session, reference: Submission) -> None:
     for one in session.scalars(equals).unique().all():
         reference.pool_id = reference.pool_id or one.pool_id
         link(session, one, reference)
-
-
-def _reference_user(session: Session) -> User:
-    found = session.scalar(select(User).where(User.name == REFERENCE))
-    if found is None:
-        found = User(name=REFERENCE, role="submitter", created_at=utc_now(), known_at=utc_now())
-        session.add(found)
-        session.flush()
-    return found
 
 
 def _begin_next(services: Services, session: Session, place: FirstPlace) -> None:

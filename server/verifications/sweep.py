@@ -20,7 +20,7 @@ from server.base.visibility import ORGANISER
 from server.verifications.attempts import as_followed, find_attempt, retry_or_give_up
 from server.verifications.jobs import why_over_limit
 from server.verifications.judge import NO_SECOND_WORKER, has_other_owner
-from server.verifications.queue import able_workers, needs_of, read_waiting
+from server.verifications.queue import able_workers, read_waiting
 from server.verifications.states import Event, StateError, end, move
 
 LINES = 20
@@ -152,11 +152,7 @@ def end_waited(database: Database, *, now: datetime | None = None) -> int:
     with database.read(ORGANISER) as session:
         fleet = Fleet.read(session)
         waiting = read_waiting(session, Attempt.asked_at < moment - LONGEST_ABSENCE)
-        unable = [
-            row.id
-            for row in waiting
-            if not able_workers(session, fleet, needs_of(row), fleet.recent)
-        ]
+        unable = [row.id for row in waiting if not able_workers(session, fleet, row, fleet.recent)]
     return _end_each(database, unable, partial(_end_waiting, why=NOBODY_CAME))
 
 
