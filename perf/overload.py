@@ -7,7 +7,7 @@ usual pages meanwhile: each answer is 200, and 99 % come within a second.
 
 Then a server with its limits. A crowd of 160 clients at two thousand addresses, and a fifth of the
 time at a single one, asks again as soon as it is answered. Every answer is 2xx, or 429 or 503 with
-Retry-After. Memory grows by the rows of what is stored alone, and within 2 s after the end
+Retry-After. Memory grows only by the rows of stored submissions. Within 2 s after the end
 everything is answered again.
 """
 
