@@ -12,23 +12,11 @@ from web.progress import claims_nothing
 View = Mapping[str, Any]
 
 
-def published_check(submission: View, checks: Sequence[View]) -> View | None:
-    """The verification that a submission's status rests on, of those that are shown."""
-    published = submission["published_verification"]
-    return next((check for check in checks if check["id"] == published), None)
-
-
 def why_not_timed(check: View | None) -> str:
     """Why a verification did not compare the claimed time, as its reason says."""
     messages = (str(reason["message"]) for reason in (check or {}).get("reasons", ()))
     untimed = (message for message in messages if message.startswith("time was not compared: "))
     return next(untimed, "its time was not compared")
-
-
-def was_worker_unfit(check: View | None) -> bool:
-    """Whether the time was not compared because of the worker, so another replay may compare it."""
-    codes = {reason["code"] for reason in (check or {}).get("reasons", ())}
-    return "worker_drifted" in codes
 
 
 def standing_words(submission: View) -> str:
@@ -63,104 +51,36 @@ SPEED = (
     "time_not_compared",
     "claim_has_no_time",
 )
-WORDS = {"supports": "yes", "rejects": "no", "leaves_open": "undecided", "note": "noted"}
 # The heaviest weight speaks for a check.
 HEAVIEST = ("rejects", "leaves_open", "supports", "note")
 
 
-@dataclass(frozen=True)
-class Bar:
-    """One of the figures that a check compares, as a share of the largest of them."""
+def verdict_checks(
+    verification: View, submission: View | None = None
+) -> list[tuple[str, View | None]]:
+    """The four checks of a claim by a replay, each with its heaviest reason; None without one.
 
-    name: str
-    percent: float
-    text: str
-
-
-@dataclass(frozen=True)
-class VerdictCheck:
-    """One check: its name, its weight with a word for it, a sentence, and its figures as bars."""
-
-    name: str
-    weight: str
-    word: str
-    text: str
-    bars: tuple[Bar, ...] = ()
-
-
-def verdict_checks(verification: View, submission: View | None = None) -> list[VerdictCheck]:
-    """The four checks of a claim by a replay; two of the reference, which claims nothing."""
+    Of the reference, which claims nothing, there are two.
+    """
     if verification["kind"] != "replay" or not verification["outcome"]:
         return []
-    reasons = verification["reasons"]
-    first = _reason(reasons, REACHED)
-    at_stop = first is not None and "p_value" in first["numbers"]
     checks = [
-        _check("Beat the target at the fixed stop" if at_stop else "Reached the target", first),
-        _check("Learned like the reference", _reason(reasons, LEARNED)),
+        ("Reached the target", REACHED),
+        ("Learned like the reference", LEARNED),
+        ("Same number of epochs", EPOCHS),
+        ("Same speed", SPEED),
     ]
-    if claims_nothing(submission):
-        return checks
     return [
-        *checks,
-        _check("Same number of epochs", _reason(reasons, EPOCHS)),
-        _check("Same speed", _reason(reasons, SPEED), _speed),
+        (
+            name,
+            min(
+                (reason for reason in verification["reasons"] if reason["code"] in codes),
+                key=lambda reason: HEAVIEST.index(reason["weight"]),
+                default=None,
+            ),
+        )
+        for name, codes in checks[: 2 if claims_nothing(submission) else 4]
     ]
-
-
-def _reason(reasons: Sequence[View], codes: Sequence[str]) -> View | None:
-    found = [reason for reason in reasons if reason["code"] in codes]
-    return min(found, key=lambda reason: HEAVIEST.index(reason["weight"]), default=None)
-
-
-def _check(name: str, reason: View | None, say: Any = None) -> VerdictCheck:
-    if reason is None:
-        return VerdictCheck(name, "note", "not compared", "Nothing to compare it with.")
-    weight = reason["weight"]
-    text = str(say(reason) if say else reason["message"])
-    word = "not compared" if text.startswith("Not compared") else WORDS[weight]
-    sentence = text[:1].upper() + text[1:].rstrip(".") + "."
-    return VerdictCheck(name, weight, word, sentence, _bars(reason["numbers"]))
-
-
-def _bars(numbers: View) -> tuple[Bar, ...]:
-    """The figures behind a reason: runs at the target, epochs of both sides, or an epoch's time."""
-    if numbers.get("started"):
-        reached, started = numbers["reached"], numbers["started"]
-        text = f"{number(reached)} of {number(started)}"
-        return (Bar("reached", 100 * reached / started, text),)
-    pairs = {
-        "claimed": numbers.get("claimed_mean_epochs"),
-        "reference": numbers.get("reference_mean_epochs"),
-    }
-    unit = " epochs"
-    if pairs["claimed"] is None and numbers.get("ratio"):
-        pairs, unit = {"claimed": 1.0, "here": numbers["ratio"]}, "×"
-    known = {name: value for name, value in pairs.items() if value is not None}
-    if len(known) < 2:
-        return ()
-    largest = max(known.values())
-    return tuple(
-        Bar(name, 100 * value / largest, number(value, 3) + unit) for name, value in known.items()
-    )
-
-
-def _speed(reason: View) -> str:
-    """Sentence on an epoch's time as a multiple of the claimed one, or on a faster replay."""
-    numbers = reason["numbers"]
-    ratio, limit = numbers.get("ratio"), numbers.get("tolerated_ratio")
-    if ratio is None:
-        prefix = "time was not compared: "
-        message = str(reason["message"])
-        return message.replace(prefix, "Not compared: ", 1)
-    allowed = "" if limit is None else f" Limit {number(limit, 3)}×."
-    if abs(ratio - 1) < 0.01:
-        return f"An epoch took as long as claimed, within 1\u00a0% ({number(ratio, 4)}×).{allowed}"
-    if ratio < 1:
-        return f"An epoch was {number(1 / ratio, 3)}× faster here than claimed"
-    if limit is not None and ratio > limit:
-        return f"An epoch took {number(ratio, 3)}× as long as claimed.{allowed}"
-    return f"An epoch took {number(ratio, 3)}× as long as claimed, within the limit.{allowed}"
 
 
 CLOSE = 1.5  # A smaller factor has a third digit.

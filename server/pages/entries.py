@@ -19,10 +19,10 @@ from server.base.visibility import Viewer, sees_source
 from server.benchmarks.definitions import definition
 from server.boards.lineage import IdeaView, find_idea
 from server.boards.rows import reported_runs
-from server.pages.declared import Context
+from server.pages.declared import Context, plain
 from server.submissions.code import find_package, parent_of
 from server.submissions.views import package_view
-from server.verifications.views import factor_views
+from server.verifications.views import factor_views, view
 from web.entries import gained_words
 from web.formats import time_format, visible
 
@@ -34,8 +34,11 @@ def entry_context(session: Session, viewer: Viewer, submission: Submission) -> C
     benchmark = definition(session, submission.benchmark_sha256)
     package = find_package(session, submission.id)
     shows = sees_source(viewer, submission)
-    measurements = _measurements(session, benchmark, submission, with_output=shows)
-    runs = [run for each in measurements for run in each["runs"]]
+    measurements = [
+        {"verification": plain(view(session, each)), "untimed": untimed_runs(each)}
+        for each in measurements_of(session, submission.id, most=MOST_MEASUREMENTS)
+        if each.state != "queued"
+    ]
     return {
         "package": package_view(package, with_files=shows).model_dump(mode="json"),
         "source": [_file(name, text) for name, text in sorted(package.files.items())]
@@ -46,7 +49,7 @@ def entry_context(session: Session, viewer: Viewer, submission: Submission) -> C
         "trainings": trainings_table(benchmark),
         "measurements": measurements,
         "ablation": _ablation(session, benchmark, submission.id),
-        "runs_in_short": _in_short(runs),
+        "runs_in_short": _in_short(measurements),
     }
 
 
@@ -91,26 +94,6 @@ def _file(name: str, text: str) -> Context:
     return {"name": name, "size_bytes": len(text.encode()), "text": shown, "lines": lines}
 
 
-def _measurements(
-    session: Session, benchmark: Benchmark, submission: Submission, *, with_output: bool
-) -> list[Context]:
-    """The latest measurements that have ended or begun, the newest first, each with its runs."""
-    return [
-        {
-            "id": verification.id,
-            "state": verification.state,
-            "outcome": verification.outcome,
-            "worker": next((a.worker for a in reversed(verification.attempts) if a.worker), None),
-            "runs": [
-                run if with_output else run | {"log_tail": None}
-                for run in runs_of(benchmark, verification)
-            ],
-        }
-        for verification in measurements_of(session, submission.id, most=MOST_MEASUREMENTS)
-        if verification.state != "queued"
-    ]
-
-
 def _ablation(session: Session, benchmark: Benchmark, submission_id: str) -> Context | None:
     """The latest effects of a code submission's factors, with the id of their verification."""
     for each in measurements_of(session, submission_id, kind=ABLATION.name, most=MOST_MEASUREMENTS):
@@ -134,57 +117,23 @@ def measurements_of(
     return session.scalars(statement).all()
 
 
-def runs_of(benchmark: Benchmark, verification: Verification) -> list[Context]:
-    """The reported runs of a measurement; the run that ended an attempt where there is none."""
-    report = report_of(verification)
-    if report is not None and verification.state != "cancelled":
-        untimed = untimed_runs(verification)
-        return [_run(benchmark, run) | {"untimed": untimed.get(run.index)} for run in report.runs]
-    return [
-        _blank(attempt.number - 1, "failed")
-        | {"failure": attempt.failure, "log_tail": attempt.log_tail}
-        for attempt in verification.attempts
-        if attempt.failure is not None
-    ]
-
-
 def untimed_runs(verification: Verification) -> dict[int, str]:
     """Names of the runs that measure no time, by their index: a control, a repeat of the first."""
     controls = dict.fromkeys(verification.control_runs, "control")
     return controls | dict.fromkeys(verification.repeat_runs, "repeat of run 1")
 
 
-def _run(benchmark: Benchmark, run: ReplayRun) -> Context:
-    found, failure = evaluation_at_target(benchmark, run), run.failure
-    last = run.evaluations[-1] if run.evaluations else None
-    deciding = next((e for e in run.evaluations if benchmark.target.is_reached(e.quality)), last)
-    return _blank(run.index, run.status) | {
-        "seed": run.seed,
-        "asks": len(run.evaluations),
-        "seconds": None if found is None else found.seconds,
-        "quality": None if deciding is None else deciding.quality,
-        "second_half": None if deciding is None else deciding.second_half,
-        "failure": None
-        if failure is None
-        else {"message": failure.message, "next_step": failure.next_step},
-        "log_tail": run.log_tail if failure is not None else None,
-    }
-
-
-def _blank(index: int, status: str) -> Context:
-    figures = dict.fromkeys(("seed", "seconds", "quality", "second_half", "failure", "log_tail"))
-    return {"index": index, "status": status, "asks": 0, "untimed": None, **figures}
-
-
-def _in_short(runs: Iterable[Context]) -> Context:
+def _in_short(measurements: Iterable[Context]) -> Context:
     """How many runs reached the target of those shown, and how far their times vary."""
-    all_runs = [run for run in runs if run["untimed"] is None]
-    times = [run["seconds"] for run in all_runs if run["seconds"] is not None]
-    return {
-        "reached": len(times),
-        "started": len(all_runs),
-        "cv_percent": coefficient_of_variation_percent(times),
-    }
+    started = [
+        run["tta_seconds"]
+        for each in measurements
+        for run in (each["verification"]["report"] or {"runs": ()})["runs"]
+        if run["index"] not in each["untimed"]
+    ]
+    times = [seconds for seconds in started if seconds is not None]
+    cv_percent = coefficient_of_variation_percent(times)
+    return {"reached": len(times), "started": len(started), "cv_percent": cv_percent}
 
 
 def measured_curves(session: Session, submission: Submission) -> list[Context]:

@@ -266,6 +266,9 @@ def test_a_set_faster_than_the_mean_is_normalised_and_both_times_are_kept(benchm
     assert steps["convergence"].value == pytest.approx(46 / 3)
     assert steps["normalisation"].numbers["reference mean"] == 15.75
     assert steps["TTA"].value == steps["raw TTA"].value * steps["normalisation"].value
+    assert steps["convergence"].working == "(15 + 15 + 16) / 3"
+    assert steps["normalisation"].working == "15.75 / 15.3333"
+    assert steps["TTA"].working == "100 × 1.02717"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from finishline.rules.benchmarks.definition_tables import RunsRule
 from finishline.rules.errors import RuleError
 from finishline.rules.run import Clock, Evaluation, Ledger, Run
-from finishline.rules.scoring.scoring import score
+from finishline.rules.scoring.scoring import run_uses, score
 from finishline.rules.statistics.aggregate import (
     Spread,
     coefficient_of_variation_percent,
@@ -84,6 +84,12 @@ def test_several_runs_are_averaged_olympically_and_every_step_is_kept(make_bench
         "coefficient of variation",
         "cost to accuracy",
     ]
+    assert [step.working for step in steps] == [
+        *("counts", "dropped as fastest", "counts", "dropped as slowest", "counts"),
+        "(100 + 101 + 105) / 3",
+        "160.476 / 179.2 × 100",
+        "102 / 3600 × 3.6",
+    ]
     first, tta, cost = steps[0], steps[5], steps[7]
     assert "clock to the first evaluation with top1Accuracy >= 94 percent" in first.formula
     assert (first.value, first.unit) == (100.0, "s")
@@ -95,8 +101,29 @@ def test_several_runs_are_averaged_olympically_and_every_step_is_kept(make_bench
 
 
 @pytest.mark.parametrize(
+    ("rule", "times", "uses"),
+    [
+        # The window of three runs in a row with the median of the three means: runs 2 to 4.
+        (
+            RunsRule(3, 1),
+            [30.0, 20.0, 21.0, 22.0, 10.0],
+            ["not counted", "dropped as fastest", "counts", "dropped as slowest", "not counted"],
+        ),
+        (
+            RunsRule(2, 0, started=4),
+            [None, 5.0, 4.0, 3.0],
+            ["not counted", "counts", "counts", "not counted"],
+        ),
+        (RunsRule(2, 0, started=4), [None, None, None, 3.0], ["not counted"] * 4),
+    ],
+)
+def test_each_run_says_how_its_time_counts(rule, times, uses):
+    assert run_uses(times, rule) == uses
+
+
+@pytest.mark.parametrize(
     ("count", "started", "words"),
-    [(3, None, "of 3 runs in a row"), (3, 5, "of the first 3 runs that reached the target")],
+    [(3, None, "Of 3 runs in a row"), (3, 5, "Of the first 3 runs that reached the target")],
 )
 def test_the_step_says_of_which_runs_the_mean_is(make_benchmark, five_runs, count, started, words):
     result = score_of(five_runs, make_benchmark(runs=RunsRule(count, 0, started=started)))

@@ -85,7 +85,7 @@ class Chart:
 
     @property
     def meta(self) -> dict[str, Any]:
-        """What the page reads: `views`, and words `about` the figure or why it is `empty`."""
+        """The page reads `views`, and words `about` the figure or why it is `empty`."""
         found: dict[str, Any] = self.figure["layout"].get("meta", {})
         return {"empty": None, "views": ()} | found
 
@@ -185,7 +185,7 @@ def label(text: object) -> str:
 
 
 def told(entry: View, *figures: str) -> str:
-    """What is told of an entry's mark: its title, who and where, and its figures."""
+    """The text of an entry's mark: its title, who and where, and its figures."""
     who = f"{label(byline(entry))}, {label(hardware(entry))}"
     return "<br>".join((plain(entry_title(entry), longest=60), who, *figures))
 

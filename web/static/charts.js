@@ -169,6 +169,7 @@
     const [Plotly, figure] = await Promise.all([loadPlotly(), figureOf(box.dataset)]);
     const { views = [], note, empty } = figure.layout.meta ?? {};
     figure.layout.height = Number(box.dataset.height) || figure.layout.height;
+    if ("small" in box.dataset) figure.layout.showlegend = false;
     plot.removeAttribute("aria-busy");
     addNote(box, note);
     if (empty) return say(plot, empty);

@@ -132,7 +132,7 @@ def score_inference(entry: DawnbenchEntry, benchmark: Benchmark) -> InferenceRes
     sign = ">=" if target.direction == "higher" else "<="
     source = "as stated" if IN_PERCENT not in entry.flags else "stated in percent, divided by 100"
     formula = f"{target.metric} of the model {source}; ranked if {sign} {target.value:g}"
-    of_cost = "cost of one item as stated x 10,000"
+    of_cost = "Cost of one item as stated × 10,000"
     stated = {"one item (USD)": entry.cost_usd_per_item}
     return InferenceResult(
         benchmark_sha256=benchmark.sha256,
@@ -144,7 +144,7 @@ def score_inference(entry: DawnbenchEntry, benchmark: Benchmark) -> InferenceRes
         flags=entry.flags,
         steps=(
             Step("quality", formula, {"target": target.value}, entry.quality, target.unit),
-            Step("latency", "of one item at batch size 1, as stated", {}, entry.latency_ms, "ms"),
+            Step("latency", "Of one item at batch size 1, as stated", {}, entry.latency_ms, "ms"),
             Step("cost of 10,000 items", of_cost, stated, cost, "USD"),
         ),
     )

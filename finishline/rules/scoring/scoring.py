@@ -1,5 +1,6 @@
 """Score runs into a result, with every step kept so that the score explains itself."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -32,18 +33,23 @@ from finishline.rules.statistics.aggregate import (
 from finishline.rules.text import count_text
 
 COST_STEP = "cost to accuracy"
-OF_CV = "population standard deviation / mean x 100 over all runs that reached the target"
+OF_CV = "Population standard deviation / mean × 100 over all runs that reached the target"
+MOST_ADDENDS = 10
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a score: the formula in words, the numbers that went in, the value it gave."""
+    """One step of a score: the formula in words, the numbers that went in, the value it gave.
+
+    `working` is the formula with its numbers in it. Of a single run it says how its time counts.
+    """
 
     name: str
     formula: str
     numbers: dict[str, float | None]
     value: float | None
     unit: str
+    working: str | None = None
 
 
 @dataclass(frozen=True)
@@ -166,9 +172,16 @@ def score(
         violations=(*broken, *rcp_violations),
         steps=(
             *_run_steps(runs, scores, benchmark, clock),
-            *_tta_steps(scores, benchmark, raw, rcp, tta),
-            Step("coefficient of variation", OF_CV, seconds_of, cv, "%"),
-            Step(COST_STEP, "TTA / 3600 x price per hour", priced, cost, "USD"),
+            *_tta_steps(scores, places, benchmark, raw, rcp, tta),
+            Step("coefficient of variation", OF_CV, seconds_of, cv, "%", _spread(converged, cv)),
+            Step(
+                COST_STEP,
+                "TTA / 3600 × price per hour",
+                priced,
+                cost,
+                "USD",
+                None if cost is None else f"{_plain(tta)} / 3600 × {_plain(price_usd_per_hour)}",
+            ),
         ),
         raw_tta_seconds=raw,
         rcp=rcp,
@@ -226,40 +239,98 @@ def score_run(run: Run, benchmark: Benchmark, *, division: str, clock: Clock) ->
 def _run_steps(
     runs: Sequence[Run], scores: Sequence[RunScore], benchmark: Benchmark, clock: Clock
 ) -> Iterator[Step]:
-    for run, scored in zip(runs, scores, strict=True):
+    uses = run_uses([scored.tta_seconds for scored in scores], benchmark.runs)
+    for run, scored, use in zip(runs, scores, uses, strict=True):
         end = "the first evaluation with"
         if run.stop_seconds is not None and run.clock == clock.name:
             end = "the run_stop of a run that reached"
-        formula = f"seconds on the {clock.name} clock to {end} {benchmark.target.in_words}"
+        formula = f"Seconds on the {clock.name} clock to {end} {benchmark.target.in_words}"
         numbers = {"best quality": scored.best_quality, "epoch": scored.epochs_to_target}
-        yield Step(f"TTA of {scored.file}", formula, numbers, scored.tta_seconds, "s")
+        yield Step(f"TTA of {scored.file}", formula, numbers, scored.tta_seconds, "s", use)
+
+
+def run_uses(times: Sequence[float | None], rule: RunsRule) -> list[str]:
+    """How the time of each run counts, in words. A run without a time counts as slowest."""
+    places, dropped = scored_places(times, rule), rule.dropped
+    ordered = sorted(places, key=lambda place: _slowest(times[place]))
+    words = dict.fromkeys(ordered, "counts" if len(places) > 2 * dropped else "not counted")
+    if len(places) > 2 * dropped:
+        words |= dict.fromkeys(ordered[:dropped], "dropped as fastest")
+        words |= dict.fromkeys(ordered[len(ordered) - dropped :], "dropped as slowest")
+    return [words.get(place, "not counted") for place in range(len(times))]
+
+
+def _slowest(seconds: float | None) -> float:
+    return math.inf if seconds is None else seconds
 
 
 def _tta_steps(
     scores: Sequence[RunScore],
+    places: Sequence[int],
     benchmark: Benchmark,
     raw: float | None,
     rcp: RcpVerdict | None,
     tta: float | None,
 ) -> Iterator[Step]:
+    dropped = benchmark.runs.dropped
     times = {run.file: run.tta_seconds for run in scores}
     formula, unit = _mean_formula(len(scores), benchmark.runs), benchmark.convergence_unit
+    counted = _mean([scores[place].tta_seconds for place in places], dropped)
     if rcp is None:
-        yield Step("TTA", formula, times, tta, "s")
+        yield Step("TTA", formula, times, tta, "s", counted)
         return
-    yield Step("raw TTA", formula, times, raw, "s")
-    convergence = {run.file: run.convergence for run in scores}
-    yield Step("convergence", f"{formula}, in {unit}", convergence, rcp.submission_mean, unit)
-    normalised = "reference mean / submission mean, at least 1, within the limit only"
+    yield Step("raw TTA", formula, times, raw, "s", counted)
+    convergence, mean_of = {run.file: run.convergence for run in scores}, rcp.submission_mean
+    counted = None
+    if mean_of is not None:
+        counted = _mean([scores[place].convergence for place in places], dropped)
+    yield Step("convergence", f"{formula}, in {unit}", convergence, mean_of, unit, counted)
     numbers = {
-        "submission mean": rcp.submission_mean,
+        "submission mean": mean_of,
         "reference mean": rcp.mean,
         "least mean": rcp.lowest,
         "batch size": rcp.batch_size,
     }
+    formula = f"Reference mean / submission mean, at least 1, within the limit only: {rcp.message}"
     factor = rcp.applied_factor
-    yield Step("normalisation", f"{normalised}: {rcp.message}", numbers, factor, "")
-    yield Step("TTA", "raw TTA x normalisation", {"raw TTA (s)": raw}, tta, "s")
+    yield Step("normalisation", formula, numbers, factor, "", _quotient(rcp, factor))
+    product = None if raw is None else f"{_plain(raw)} × {_plain(factor)}"
+    yield Step("TTA", "Raw TTA × normalisation", {"raw TTA (s)": raw}, tta, "s", product)
+
+
+def _mean(values: Sequence[float | None], dropped: int) -> str | None:
+    """The mean of what is left after dropping, written out; of many values their sum alone."""
+    kept = sorted(map(_slowest, values))[dropped : len(values) - dropped]
+    if not kept or math.inf in kept:
+        return None
+    if len(kept) == 1:
+        return _plain(kept[0])
+    if len(kept) > MOST_ADDENDS:
+        return f"{_plain(sum(kept))} / {len(kept)}"
+    return f"({' + '.join(map(_plain, kept))}) / {len(kept)}"
+
+
+def _quotient(rcp: RcpVerdict, factor: float) -> str | None:
+    if not rcp.mean or not rcp.submission_mean:
+        return None
+    left, quotient = (
+        f"{_plain(rcp.mean)} / {_plain(rcp.submission_mean)}",
+        rcp.mean / rcp.submission_mean,
+    )
+    return left if math.isclose(quotient, factor) else f"{left} is {quotient:.4g}; factor"
+
+
+def _spread(times: Sequence[float], cv: float | None) -> str | None:
+    if cv is None:
+        return None
+    middle = mean(times)
+    return f"{_plain(cv * middle / 100)} / {_plain(middle)} × 100"
+
+
+def _plain(value: float | None) -> str:
+    """A figure with six digits, and one of millions in full."""
+    figure = 0.0 if value is None else value
+    return f"{figure:.0f}" if 1e6 <= figure < 1e15 else f"{figure:.6g}"
 
 
 def _mean_formula(runs: int, rule: RunsRule) -> str:
@@ -270,7 +341,7 @@ def _mean_formula(runs: int, rule: RunsRule) -> str:
     ends = "the fastest and the slowest" if few else f"the {rule.dropped} fastest and slowest"
     formula = f"{left} left after dropping {ends}" if rule.dropped else "mean of all runs"
     if rule.started is not None:
-        return f"of the first {count_text(rule.count, 'run')} that reached the target: {formula}"
-    if runs > count:
-        return f"of {count_text(count, 'run')} in a row, where that is the median: {formula}"
-    return formula
+        formula = f"of the first {count_text(rule.count, 'run')} that reached the target: {formula}"
+    elif runs > count:
+        formula = f"of {count_text(count, 'run')} in a row, where that is the median: {formula}"
+    return formula[:1].upper() + formula[1:]
