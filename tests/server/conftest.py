@@ -294,6 +294,38 @@ def publish(submit, olivia, database):
     return send
 
 
+@pytest.fixture
+def enter(digits_submission, publish, make_log):
+    """Publishes digits runs of given seconds an epoch; the id. A run takes 8 epochs and 32 ms."""
+
+    def send(
+        *paces,
+        seconds_per_epoch=0.116,
+        spread=0.0,
+        reached=True,
+        by=None,
+        division="closed",
+        price=0.1,
+        system=None,
+        **claim,
+    ):
+        parts = deepcopy(digits_submission)
+        paces = paces or [seconds_per_epoch + index * spread for index in range(3)]
+        names = [f"run_{index}.log" for index in range(len(paces))]
+        parts.claim |= claim | {"division": division, "runs": names}
+        parts.claim["system"] |= {"price_usd_per_hour": price} | (system or {})
+        qualities = None if reached else [50.0] * 8
+        parts.logs = {
+            name: make_log(
+                index, name=name, division=division, seconds_per_epoch=pace, qualities=qualities
+            ).replace(b'"success"', b'"success"' if reached else b'"aborted"')
+            for index, (name, pace) in enumerate(zip(names, paces, strict=True))
+        }
+        return publish(parts, organisation=by)
+
+    return send
+
+
 def without_place(view):
     """A submission as it was answered when it came: its place is told when it is read."""
     return view | {"rank": None, "unranked_reason": None}

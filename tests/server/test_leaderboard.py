@@ -18,39 +18,6 @@ from tests.support.boards import rows_of
 BOARD = "/api/v1/leaderboards/digits"
 
 
-@pytest.fixture
-def enter(digits_submission, publish, make_log):
-    """Publishes digits runs of a pace; the id of the submission. 8 epochs a run."""
-
-    def send(
-        *,
-        seconds_per_epoch=0.116,
-        reached=True,
-        by=None,
-        division="closed",
-        price=0.1,
-        spread=0.0,
-        **claim,
-    ):
-        parts = deepcopy(digits_submission)
-        parts.claim |= claim | {"division": division}
-        parts.claim["system"]["price_usd_per_hour"] = price
-        for index, name in enumerate(parts.logs):
-            log = make_log(
-                index,
-                name=name,
-                division=division,
-                seconds_per_epoch=seconds_per_epoch + index * spread,
-                qualities=None if reached else [50.0] * 8,
-            )
-            if not reached:
-                log = log.replace(b'"status":"success"', b'"status":"aborted"')
-            parts.logs[name] = log
-        return publish(parts, organisation=by)
-
-    return send
-
-
 def read(client, **query):
     response = client.get(BOARD, params=query)
     assert response.status_code == 200, response.text

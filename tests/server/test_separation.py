@@ -1,7 +1,6 @@
 """Rows that cannot be told apart, and stored figures that no training has."""
 
 import re
-from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -27,25 +26,6 @@ COMPARE = "/api/v1/compare"
 
 
 RECORDS = "/api/v1/benchmarks/digits/records"
-
-
-@pytest.fixture
-def enter(digits_submission, publish, make_log):
-    """Publishes digits runs of given seconds per epoch; the id. Each run takes 8 epochs + 32 ms."""
-
-    def send(*paces, division="closed", price=0.1):
-        parts = deepcopy(digits_submission)
-        parts.claim["division"] = division
-        parts.claim["system"]["price_usd_per_hour"] = price
-        names = [f"run_{index}.log" for index in range(len(paces))]
-        parts.claim["runs"] = names
-        parts.logs = {
-            name: make_log(index, name=name, division=division, seconds_per_epoch=pace)
-            for index, (name, pace) in enumerate(zip(names, paces, strict=True))
-        }
-        return publish(parts)
-
-    return send
 
 
 def seconds(*paces):

@@ -172,26 +172,15 @@ PAGE = "/benchmarks/digits/charts"
 
 
 @pytest.fixture
-def enter(digits_submission, publish, make_log):
-    """Publishes digits runs of a pace on so many accelerators; the id. 8 epochs a run."""
-
-    def send(seconds_per_epoch, *, accelerators, model="digits cnn"):
-        parts = deepcopy(digits_submission)
-        parts.claim["model"] = model
-        parts.claim["system"] |= {"accelerator": "H200", "accelerator_count": accelerators}
-        for index, name in enumerate(parts.logs):
-            parts.logs[name] = make_log(
-                index, name=name, seconds_per_epoch=seconds_per_epoch + index * 0.004
-            )
-        return publish(parts)
-
-    return send
-
-
-@pytest.fixture
 def two_systems(enter):
     """A slow submission on one accelerator and a fast one on two."""
-    return enter(0.2, accelerators=1, model="slow"), enter(0.11, accelerators=2, model="fast")
+    return tuple(
+        enter(
+            seconds_per_epoch=pace, spread=0.004, model=model,
+            system={"accelerator": "H200", "accelerator_count": count},
+        )
+        for pace, count, model in ((0.2, 1, "slow"), (0.11, 2, "fast"))
+    )  # fmt: skip
 
 
 def figure(client, name, **query):
