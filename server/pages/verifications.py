@@ -11,9 +11,8 @@ from server.base.models import Calibration, Verification
 from server.base.services import Services
 from server.base.standing import find_verification
 from server.benchmarks import calibrations as queries
-from server.benchmarks.calibrations import convergence_view
 from server.benchmarks.definitions import definition, find_benchmark
-from server.benchmarks.endpoints import benchmark_view
+from server.benchmarks.endpoints import benchmark_view, convergence_view
 from server.boards.live import read_race
 from server.pages.declared import Context, plain, public_page
 from server.pages.entries import has_halves, untimed_runs

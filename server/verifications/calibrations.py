@@ -26,7 +26,7 @@ from server.base.models import Calibration, CalibrationRunRow, Verification
 from server.base.services import Services
 from server.base.standing import OPEN
 from server.benchmarks import calibrations as queries
-from server.benchmarks.calibration_views import (
+from server.benchmarks.calibrations import (
     BatchSizeView,
     CalibrationComparison,
     CalibrationList,
@@ -34,8 +34,6 @@ from server.benchmarks.calibration_views import (
     CalibrationSummary,
     CalibrationView,
     ChunkView,
-)
-from server.benchmarks.calibrations import (
     adopted_calibration,
     band_at,
     chunk_sizes,
