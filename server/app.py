@@ -23,7 +23,13 @@ from server.base.database import Database
 from server.base.error_answers import ERROR_ANSWERS, add_error_handlers
 from server.base.middleware import HeadAnswers, JsonTwins, OpenToPages, SecurityHeaders
 from server.base.places import VERSION
-from server.base.request_context import SAFE_ID, InContext, RequestMetrics
+from server.base.request_context import (
+    SAFE_ID,
+    InContext,
+    RequestMetrics,
+    configure_logging,
+    write_access_line,
+)
 from server.base.schema import require_current_schema
 from server.base.services import OfferedBenchmarks, Services
 from server.base.settings import Settings, get_settings
@@ -44,7 +50,6 @@ from server.operations import runs as run_export
 from server.operations.bodies import BodyLimit, BodyRoom
 from server.operations.health import Readiness, drained_before_stop, make_checks
 from server.operations.in_flight import InFlight
-from server.operations.logs import configure_logging, write_access_line
 from server.operations.metrics import CachedFigures
 from server.operations.rates import RateLimiting
 from server.pages import docs, submit

@@ -24,8 +24,15 @@ from server.base.places import VERSION
 from server.base.settings import Settings, parse_smtp_url
 from server.boards.records import list_records
 from server.notices.events import SWITCHED_OFF, announce_record, is_active, queue
-from server.notices.messages import compose_mail, post_body, send_mail
-from server.notices.webhooks import Answer, check_url, post, signature_headers
+from server.notices.messages import (
+    Answer,
+    check_url,
+    compose_mail,
+    post,
+    post_body,
+    send_mail,
+    signature_headers,
+)
 from server.submissions.lists import find_submission
 
 log = logging.getLogger(__name__)

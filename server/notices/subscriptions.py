@@ -21,8 +21,8 @@ from server.base.models import Message, Receiver
 from server.base.services import Services
 from server.benchmarks.definitions import find_benchmark
 from server.notices.events import ALL, API, CONFIRM, KINDS, TEST, EventKind, is_active, queue
+from server.notices.messages import check_url, new_secret
 from server.notices.outbox import give_up
-from server.notices.webhooks import check_url, new_secret
 from server.people.audit import Subject, record
 from server.people.callers import Caller, Fields
 from server.people.declared import Form, Routes, filled

@@ -1,13 +1,19 @@
-"""Bodies of requests: how large one may be, how slowly it may come, and how many bytes at once."""
+"""Heads and bodies of requests: how large one may be, how slowly it may come, how many at once.
+
+uvicorn itself reads a head of any size, for as long as it takes. An application sees a request only
+once its head is whole, so no middleware can bound that: `uvicorn --http` takes the class below.
+"""
 
 import asyncio
 import time
+from asyncio import BaseTransport
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from server.base.error_answers import refuse
 from server.base.request_context import RequestMetrics, note_read
@@ -130,3 +136,44 @@ async def _next_piece(receive: Receive, received: int, began_at: float) -> Messa
 def _too_slow(why: str) -> HTTPException:
     detail = f"The body of this request came too slowly ({why}); nothing was stored."
     return HTTPException(408, detail, headers=CLOSE)
+
+
+MOST_HEAD_BYTES = 64 * 1024
+HEAD_SECONDS = 30.0
+
+
+class BoundedHttpProtocol(HttpToolsProtocol):
+    """A head has so many bytes, and comes within so long; a connection that says nothing ends."""
+
+    def connection_made(self, transport: BaseTransport) -> None:
+        """Wait for the first head."""
+        super().connection_made(transport)  # type: ignore[arg-type]
+        self._head_bytes: int | None = 0
+        self._too_late = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no longer."""
+        self._too_late.cancel()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        """A head begins."""
+        super().on_message_begin()
+        self._head_bytes = self._head_bytes or 0
+
+    def on_headers_complete(self) -> None:
+        """The head is whole."""
+        self._head_bytes = None
+        super().on_headers_complete()
+
+    def data_received(self, data: bytes) -> None:
+        """Read on; bound a head that is not whole."""
+        super().data_received(data)
+        if self._head_bytes is None or self.transport.is_closing():
+            self._too_late.cancel()
+            return
+        self._head_bytes += len(data)
+        if self._head_bytes > MOST_HEAD_BYTES:
+            self.send_400_response(f"The head of a request may have {MOST_HEAD_BYTES} bytes.")
+        elif self._too_late.cancelled():
+            self._too_late = self.loop.call_later(HEAD_SECONDS, self.transport.close)

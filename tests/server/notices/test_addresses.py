@@ -25,15 +25,15 @@ from cryptography.hazmat.primitives.serialization import (
 
 from server.base.errors import ContentError
 from server.base.settings import parse_smtp_url
-from server.notices import webhooks as addresses
+from server.notices import messages as addresses
 from server.notices.events import KINDS
-from server.notices.messages import send_mail
-from server.notices.webhooks import (
+from server.notices.messages import (
     NoAllowedAddressError,
     check_url,
     new_secret,
     post,
     resolve,
+    send_mail,
     signature_headers,
 )
 from tests.support.processes import free_port

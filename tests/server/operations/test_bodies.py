@@ -10,9 +10,8 @@ from uvicorn.server import ServerState
 
 from server.base.request_context import RequestMetrics
 from server.base.settings import Settings
-from server.operations import bodies, heads, in_flight
-from server.operations.bodies import BodyLimit, BodyRoom
-from server.operations.heads import MOST_HEAD_BYTES, BoundedHttpProtocol
+from server.operations import bodies, in_flight
+from server.operations.bodies import MOST_HEAD_BYTES, BodyLimit, BodyRoom, BoundedHttpProtocol
 from server.operations.in_flight import InFlight
 from server.operations.rates import REQUESTER, Requester
 from tests.support.loops import in_loop, run_async
@@ -222,7 +221,7 @@ def test_a_head_without_end_is_refused(head):
 
 @pytest.mark.parametrize("head", [[], [GET, b"X: "]], ids=["silent", "unfinished"])
 def test_a_connection_that_does_not_ask_in_time_ends(head, monkeypatch):
-    monkeypatch.setattr(heads, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(bodies, "HEAD_SECONDS", 0.1)
     assert run_async(talk(*head)) == []
 
 

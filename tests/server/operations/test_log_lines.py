@@ -9,8 +9,14 @@ from io import StringIO
 import pytest
 
 from server.base.database import Database, utc_now
-from server.base.request_context import CURRENT, RequestContext, current
-from server.operations.logs import FORMATTERS, configure_logging, is_first_telling
+from server.base.request_context import (
+    CURRENT,
+    FORMATTERS,
+    RequestContext,
+    configure_logging,
+    current,
+    is_first_telling,
+)
 from server.verifications.sweep import expire_leases
 
 LOGGERS = ("server", "finishline", "web", "uvicorn", "uvicorn.error", "uvicorn.access", "celery")
