@@ -30,7 +30,7 @@ PROVEN = {
     "C61": BARRED + "test_nobody_replays_a_board_where_they_compete_while_another_can",
     "C62": BARRED + "test_a_failed_attempt_does_not_go_back_to_that_owner_while_there_is_another",
     "C65": "tests/sweeps/test_proofs.py::test_tampered_proof_fails_at_its_check",
-    "C74": "tests/server/test_own_tokens.py::test_a_revoked_token_takes_all_that_descend_from_it",
+    "C74": "tests/server/test_accounts.py::test_a_revoked_token_takes_all_that_descend_from_it",
     "C77": OVER_HTTP + "[stretched]",
     "C78": OVER_HTTP + "[earlier_curves]",
     "C79": OVER_HTTP + "[never_posted]",
