@@ -30,7 +30,7 @@ from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
 from finishline.rules.errors import RuleError
-from server.base.errors import BusyError, ServerError, UsedUpError, problem, problem_of
+from server.base.errors import ServerError, UsedUpError, problem, problem_of
 from server.base.paging import CURSOR_PATTERN
 from server.base.request_context import RequestMetrics, current
 from server.base.services import services_of
@@ -153,11 +153,11 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(ServerError)
     def _server_error(request: Request, error: ServerError) -> Response:
-        headers = {"Retry-After": str(RETRY_SECONDS)} if error.status == 503 else None
+        headers = None
+        if error.retry_seconds is not None:
+            headers = {"Retry-After": str(error.retry_seconds)}
         if error.status >= 500:
             log.error("%s cannot be served: %s", request.url.path, error)
-        if isinstance(error, BusyError | UsedUpError):
-            headers = {"Retry-After": str(error.retry_seconds)}
         if isinstance(error, UsedUpError):
             services_of(request).of(RequestMetrics).quota_refusals.labels(error.measure).inc()
         words = error.title, error.detail, error.problems

@@ -12,6 +12,8 @@ class ServerError(Exception):
 
     status = 500
     title = "Internal error"
+    # Seconds until the same request may succeed, if that is known.
+    retry_seconds: int | None = None
 
     def __init__(
         self,
@@ -131,14 +133,6 @@ class ContentError(ServerError):
     title = "Refused"
 
 
-class BusyError(ServerError):
-    """The server works on other requests of the caller, who may ask again soon."""
-
-    status = 429
-    title = "Too many requests"
-    retry_seconds = 2
-
-
 class UsedUpError(ServerError):
     """A quota is used up; there is room again after so many seconds, if that is known."""
 
@@ -159,6 +153,7 @@ class UnavailableError(ServerError):
 
     status = 503
     title = "Service unavailable"
+    retry_seconds = 1
 
     def __init__(self, detail: str, *, cause: object = None) -> None:
         super().__init__(detail)
