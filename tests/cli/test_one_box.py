@@ -13,7 +13,7 @@ from server.base.signing import load_signer
 from server.commands.paths import VarPaths
 from server.commands.service import quoted, unit_of
 from server.commands.services import choose_workers
-from server.submissions.rescoring import Failed, Summary
+from server.submissions.rescoring import Summary
 from tests.support.admin import run_admin
 
 LISTED = "GPU 0: NVIDIA H100 (UUID: GPU-aa)\nGPU 1: NVIDIA H200 (UUID: GPU-bb)\n"
@@ -217,7 +217,7 @@ def test_server_of_a_folder_is_rescored(served, finishline, tmp_path):
 def test_failed_rescoring_fails_the_command(served, finishline, monkeypatch):
     def rescore(*_, progress, **__):
         progress("b: not read")
-        failed = [Failed("b", "run_0.log cannot be read")]
+        failed = [{"id": "b", "error": "run_0.log cannot be read"}]
         return Summary("current", dry_run=False, submissions=2, changed=["a"], failed=failed)
 
     monkeypatch.setattr("server.commands.administer.rescore_submissions", rescore)
