@@ -57,7 +57,6 @@ DOMAIN_PATTERN = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])
 EMAIL_PATTERN = r"^[^\s@<>]+@[^\s@<>]+\.[^\s@<>]+$"
 # Texts that the patterns of fields take.
 PATTERNS = {
-    r"\S": "text that is more than blanks",
     CURSOR_PATTERN: "the next_cursor of the previous page",
     DOMAIN_PATTERN: "a mail domain, such as uni.example",
     EMAIL_PATTERN: "a mail address, such as olivia@uni.example",

@@ -51,8 +51,7 @@ def _sentence(text: str) -> str:
     return text.strip()
 
 
-Reason = Annotated[str, Field(min_length=1, max_length=2000)]
-Sentence = Annotated[Reason, AfterValidator(_sentence)]
+Sentence = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(_sentence)]
 # The field of a form or of a query string, which is sent empty where it is left so.
 DayField = Annotated[
     date | None,

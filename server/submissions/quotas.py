@@ -24,7 +24,7 @@ from finishline.rules.text import count_text
 from finishline.rules.verification.purposes import PURPOSES
 from server.base.database import utc_now
 from server.base.errors import ContentError, NotAllowedError, UsedUpError
-from server.base.forms import Body
+from server.base.forms import Body, Sentence
 from server.base.models import Attempt, Submission, User, Verification
 from server.base.services import Services
 from server.base.settings import Settings
@@ -241,7 +241,7 @@ class QuotaSet(Body):
 
     submissions_per_day: Amount = Field(default=ABSENT)
     gpu_seconds_per_month: Amount = Field(default=ABSENT)
-    reason: Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S")]
+    reason: Sentence
 
 
 class Override(Schema):

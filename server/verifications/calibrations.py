@@ -21,7 +21,7 @@ from finishline.rules.verification.purposes import CALIBRATION
 from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError
 from server.base.events import CalibrationAdopted, emit
-from server.base.forms import NO_FLAG, Body, Reason, example
+from server.base.forms import NO_FLAG, Body, Sentence, example
 from server.base.models import Calibration, CalibrationRunRow, Verification
 from server.base.services import Services
 from server.base.standing import OPEN
@@ -75,7 +75,7 @@ class CalibrationCreate(Body):
     batch_sizes: Annotated[BatchSizes, Field(min_length=1)]
     runs: Runs
     precision: PrecisionName | None = None
-    reason: Reason | None = None
+    reason: Sentence | None = None
 
 
 class CalibrationContinue(Body):
@@ -88,7 +88,7 @@ class CalibrationContinue(Body):
 class CalibrationAdopt(Body):
     """Reason to judge verifications by a calibration."""
 
-    reason: Reason
+    reason: Sentence
 
 
 def _with_sizes(fields: Fields) -> Mapping[str, Any]:

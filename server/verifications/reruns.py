@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, StrictBool, model_validator
 from sqlalchemy import ColumnElement, select
@@ -20,7 +20,7 @@ from finishline.rules.verification.purposes import PURPOSES
 from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError
 from server.base.events import VerificationChanged, emit
-from server.base.forms import Body, example
+from server.base.forms import Body, Sentence, example
 from server.base.models import Submission
 from server.base.services import Services
 from server.base.standing import (
@@ -44,7 +44,6 @@ from server.verifications.views import view
 router = Routes(tags=["verifications"])
 DECIDE = "/console/decide"
 LARGEST_BATCH = 1000
-Reason = Annotated[str, Field(min_length=1, max_length=2000, pattern=r"\S")]
 Status = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
 
 
@@ -59,7 +58,7 @@ class BatchCreate(Body):
     submissions: list[str] | None = Field(default=None, min_length=1, max_length=LARGEST_BATCH)
     benchmark: str | None = None
     status: Status | None = None
-    reason: Reason
+    reason: Sentence
     dry_run: StrictBool = False
     kind: AskedFor = "replay"
 
@@ -184,7 +183,7 @@ class DecisionCreate(Body):
     model_config = example(decision="keep", reason="the host was throttled")
 
     decision: Literal["publish", "keep"]
-    reason: Reason
+    reason: Sentence
 
 
 def _decided_words(decided: VerificationView, body: DecisionCreate, **_given: Any) -> str:

@@ -17,7 +17,7 @@ from finishline.rules.verification.messages import BoxWord, WorkerSystem
 from finishline.rules.verification.utilisation import roofline, samples_per_second
 from server.base.errors import ConflictError, ContentError
 from server.base.fleet import Fleet, list_classes, state_word
-from server.base.forms import Body, example
+from server.base.forms import Body, Sentence, example
 from server.base.models import Attempt, BenchmarkDefinition, Submission, Verification, WorkerRow
 from server.base.paging import EPOCH, MICROSECOND
 from server.base.standing import REPORT
@@ -35,8 +35,6 @@ ALIVE = "alive"
 SHOWN_PER_PAGE = 100
 LONGEST_CURSOR = 300
 CURSOR = re.compile(rf"({ALIVE}|[0-9]{{1,16}})\.(.+)", re.ASCII)
-LONGEST_REASON = 2000
-REASON = r"\S"
 CONSOLE = "/console/workers"
 EVERY_QUEUE, WORKER = "everything", "worker:"
 
@@ -170,7 +168,7 @@ class QueueChange(Body):
     model_config = example(paused=True, reason="new fans on Saturday")
 
     paused: StrictBool
-    reason: str | None = Field(default=None, max_length=LONGEST_REASON, pattern=REASON)
+    reason: Sentence | None = None
 
     @model_validator(mode="after")
     def _has_reason(self) -> Self:
@@ -189,7 +187,7 @@ class WorkerChange(Body):
 
     paused: StrictBool | None = None
     confirmed: Literal[True] | None = None
-    reason: str | None = Field(default=None, max_length=LONGEST_REASON, pattern=REASON)
+    reason: Sentence | None = None
 
     @model_validator(mode="after")
     def _is_one_change(self) -> Self:
@@ -205,7 +203,7 @@ class Order(BaseModel):
 
     what: str = Field(min_length=1, pattern=f"^({EVERY_QUEUE}$|{WORKER}.)")
     action: Literal["pause", "resume", "confirm", "baseline"]
-    reason: str = Field(min_length=1, max_length=LONGEST_REASON, pattern=REASON)
+    reason: Sentence
 
 
 # What the console's form does to a worker, and the words after it.
