@@ -302,8 +302,9 @@ def _taken(session: Session) -> Set[str | None]:
     return {*at_work, *under_way}
 
 
-# What decides who may take an attempt. `benchmark_id` is None for a calibration, which is nobody's.
-# `retried` is the verification of a retry, and `rerun` the attempt of an independent rerun.
+# The facts that decide who may take an attempt. `benchmark_id` is None for a calibration, which is
+# nobody's. `retried` is the verification of a retry, and `rerun` the attempt of an independent
+# rerun.
 OWN, OTHER = aliased(Submission), aliased(Submission)
 OWN_CODE, OTHER_CODE = aliased(TrainingPackage), aliased(TrainingPackage)
 DECIDING = (

@@ -1,7 +1,7 @@
 """Reports: check one against the posted events and known curves, judge it, and store its end.
 
 Checking and judging take most of the time. They read before the transaction that writes, which
-works them out again only if what they rest on has changed meanwhile.
+works them out again only if a fact that they rest on has changed meanwhile.
 """
 
 from collections.abc import Iterable, Sequence
@@ -393,7 +393,7 @@ class ReportAnswer(Schema):
 
 @dataclass(frozen=True)
 class Judged:
-    """What a report is found to be, and the `facts` that this rests on.
+    """The finding about a report, and the `facts` that it rests on.
 
     A `failure` ends its attempt, for example because the report was `refused`. Without one there
     is a `verdict`, if its purpose has one.
@@ -468,7 +468,7 @@ def _judge(
 
 
 def _facts(session: Session, attempt: Attempt, report: ReplayReport) -> tuple[object, ...]:
-    """What a report is judged by and others may have changed since.
+    """The facts that a report is judged by and that others may have changed since.
 
     That is the stream of its worker, whose every post renews the lease, the claim, the adopted
     calibrations, runs that begin alike, the report that it checks, and a head-to-head's rivals.
