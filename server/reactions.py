@@ -16,7 +16,7 @@ from server.base.events import (
 )
 from server.benchmarks.calibrations import settle_calibration
 from server.notices import events
-from server.submissions.duplicates import mark_after_embargo, replace_withdrawn
+from server.submissions.standing_changes import mark_after_embargo, replace_withdrawn
 from server.verifications.judge import (
     check_duplicate,
     give_up_cross_check,

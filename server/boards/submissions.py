@@ -49,8 +49,8 @@ from server.submissions.accept import (
     reserve,
 )
 from server.submissions.code import find_package, read_source
-from server.submissions.duplicates import find_original
 from server.submissions.lists import SubmissionQuery, find_run, find_submission, whole_submissions
+from server.submissions.standing_changes import find_original
 from server.submissions.upload import Upload, read_upload
 from server.submissions.views import EXAMPLE_CLAIM, judged_on_others, package_view, submission_view
 

@@ -29,7 +29,6 @@ from server.benchmarks.in_force import PhaseWatch, admit
 from server.people.audit import Subject, record
 from server.people.callers import Caller
 from server.submissions.code import read_code, refuse_known, require_parent
-from server.submissions.duplicates import configuration_sha256, mark_duplicate
 from server.submissions.quotas import require_room_for_submission, reserve_replay
 from server.submissions.rows import (
     SAID,
@@ -41,6 +40,7 @@ from server.submissions.rows import (
     source_row,
     table_of,
 )
+from server.submissions.standing_changes import configuration_sha256, mark_duplicate
 from server.submissions.upload import CodeUpload, LogUpload, Upload
 
 MOST_TOLD = 20

@@ -42,8 +42,8 @@ from server.base.standing import (
 )
 from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.definitions import definition, rules_that_differ
-from server.submissions.duplicates import configuration_of, link
 from server.submissions.rows import new_id
+from server.submissions.standing_changes import configuration_of, link
 
 # Reasons of a verdict after which its runs measure no time.
 UNTIMED = ("hardware_differs", "worker_drifted")
