@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import cached_property
 from typing import Annotated, Any
 
 from fastapi import Query, Response
@@ -231,22 +232,21 @@ class BookCosts:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._book: PriceBook | None = None
+
+    @cached_property
+    def _book(self) -> PriceBook:
+        return read_book(self._session)
 
     def price(self, submission: Submission | Row[Any]) -> SystemPrice:
         """Price per hour of a submission's system on the day it was published, else submitted."""
-        book = self._read() if submission.system.get("cloud") is not None else NO_PRICES
+        book = self._book if submission.system.get("cloud") is not None else NO_PRICES
         day = submission.published_on or submission.submitted_at.date()
         return price_of_system(submission.system, book, on=day)
 
     def of_class(self, row: Row[Any]) -> SystemPrice:
         """Price per hour of the hardware class that measured a row, on the day it was measured."""
         day = (row.measured_at or row.submitted_at).date()
-        return price_of_class(row.hardware_class, row.system, self._read(), on=day)
-
-    def _read(self) -> PriceBook:
-        self._book = self._book or read_book(self._session)
-        return self._book
+        return price_of_class(row.hardware_class, row.system, self._book, on=day)
 
 
 def find_price(session: Session, price_id: int) -> PriceRow:

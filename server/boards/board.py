@@ -158,8 +158,8 @@ def _why_unranked(place: Place, row: BoardRow, kind: Kind) -> str | None:
     is_about_time = row.eligible and row.status != "rejected" and not row.withdrawn
     if row.no_time_because is not None and is_about_time:
         return row.no_time_because
-    if kind == "train" and not row.shown["runs_started"]:
-        return why_entry_unranked(row.shown["check"], why)
+    if kind == "train" and not row["runs_started"]:
+        return why_entry_unranked(row["check"], why)
     return why
 
 

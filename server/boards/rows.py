@@ -95,9 +95,10 @@ CHECKING_KINDS: dict[Kind, tuple[str, ...]] = {
 class BoardRow(Row):
     """A submission as a board shows it.
 
-    `shown` has the fields of a board entry, but for those of its place. The time is `factor` times
-    that of the runs `behind` it. `no_time_because` says why another clock or target leaves the
-    submission without a time, None where its runs did not get there.
+    `shown` has the fields of a board entry that differ from one where nothing is known, but for
+    those of its place. The time is `factor` times that of the runs `behind` it.
+    `no_time_because` says why another clock or target leaves the submission without a time, None
+    where its runs did not get there.
     """
 
     shown: Mapping[str, Any]
@@ -111,7 +112,11 @@ class BoardRow(Row):
     @property
     def is_measured(self) -> bool:
         """Whether it shows our time and not one of its own logs."""
-        return self.shown["evidence"] == "measured" and self.shown["measured_seconds"] is not None
+        return self.evidence == "measured" and self["measured_seconds"] is not None
+
+    def __getitem__(self, name: str) -> Any:
+        """One field of its board entry."""
+        return self.shown.get(name, ENTRY_DEFAULTS[name])
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +128,7 @@ class PlacedRow:
 
     def __getitem__(self, name: str) -> Any:
         """One field of its board entry."""
-        return self.place[name] if name in self.place else self.row.shown[name]
+        return self.place[name] if name in self.place else self.row[name]
 
     def entry(self) -> dict[str, Any]:
         """Its columns in their order."""
@@ -143,7 +148,7 @@ class BoardRows:
     @property
     def weight(self) -> int:
         """Weight in a cache, in KiB."""
-        return 4 * len(self.found)
+        return 3 * len(self.found)
 
     @cached_property
     def classes(self) -> frozenset[str | None]:
@@ -364,7 +369,7 @@ class _Details:
             **_facts(row, self.kind),
             cost_usd=cost,
             price_unranked=why_price_unranked(price, row.evidence),
-            shown=shown,
+            shown={name: each for name, each in shown.items() if each != ENTRY_DEFAULTS[name]},
             search_text="\n".join(text or "" for text in texts).casefold(),
             price_usd_per_hour=price.usd_per_hour,
             factor=factor,

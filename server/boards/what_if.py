@@ -301,7 +301,7 @@ def _at(row: BoardRow, times: Sequence[RunTime], what_if: WhatIf, benchmark: Ben
     changed = found | {
         "tta_low_seconds": low,
         "tta_high_seconds": high,
-        "rcp": row.shown["rcp"] if what_if.own_target else None,
+        "rcp": row["rcp"] if what_if.own_target else None,
         "cost_usd": cost,
         # Counted to the official target on the official clock: they mean nothing here.
         "samples_per_second": None,
@@ -348,11 +348,11 @@ def priced(row: BoardRow, price: OtherPrice, book: PriceBook) -> BoardRow:
     number, why = None, None
     if isinstance(price, date):
         of_class = row.hardware_class if row.is_measured else None
-        found = price_of_class(of_class, row.shown["system"], book, on=price)
+        found = price_of_class(of_class, row["system"], book, on=price)
         usd_per_hour, why = found.usd_per_hour, why_price_unranked(found, row.evidence)
         number = None if found.entry is None else found.entry.id
     else:
-        accelerators = row.shown["system"]["accelerator_count"] or 0
+        accelerators = row["system"]["accelerator_count"] or 0
         usd_per_hour = system_price_usd_per_hour(price, accelerators)
     cost = training_cost_usd(row.tta_seconds, usd_per_hour)
     return replace(
