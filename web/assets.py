@@ -32,7 +32,9 @@ MEDIA_TYPES = {
     ".png": "image/png",
     ".svg": "image/svg+xml",
     ".txt": "text/plain; charset=utf-8",
+    ".woff2": "font/woff2",
 }
+_OF_FILE = re.compile(r"url\(([\w-]+\.woff2)\)")
 _FINGERPRINTED = re.compile(r"([0-9a-f]{16})/([^/]+)")
 
 
@@ -97,9 +99,17 @@ def make_asset(name: str, content: bytes) -> Asset:
 
 @cache
 def _fingerprint_of(name: str) -> str:
-    return fingerprint((STATIC_FOLDER / name).read_bytes())
+    return fingerprint(_content_of(name))
 
 
 @cache
 def _asset(name: str) -> Asset:
-    return make_asset(name, (STATIC_FOLDER / name).read_bytes())
+    return make_asset(name, _content_of(name))
+
+
+def _content_of(name: str) -> bytes:
+    """A file, in which a style sheet names other files by their immutable addresses."""
+    content = (STATIC_FOLDER / name).read_bytes()
+    if not name.endswith(".css"):
+        return content
+    return _OF_FILE.sub(lambda found: f"url({static_url(found[1])})", content.decode()).encode()

@@ -97,15 +97,6 @@ def _names(place: tuple[int, ...]) -> tuple[str, str]:
     return NAMES.get(place) or (f"v{version}", f"MLPerf v{version}")
 
 
-# The steps of a claim: a word of the counters, and the list that a number leads to.
-COUNTERS = (
-    ("claimed", "Claimed", "/submissions?evidence=claimed"),
-    ("replaying", "Replaying", "/verifications"),
-    ("measured", "Measured", "/submissions?evidence=measured"),
-    ("contradicted", "Contradicted", "/submissions?verdict=rejected"),
-)
-
-
 # Sections of the console, each with its pages: name, address, label.
 CONSOLE = (
     ("Overview", (("overview", "/console", "To do"), ("decide", "/console/decide", "Decide"))),

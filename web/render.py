@@ -31,12 +31,11 @@ from web.charts import CHARTS, curves, hardware, records, verification
 
 TEMPLATES = Path(__file__).parent / "templates"
 SITE_SECTIONS = (
-    ("home", "/", "Leaderboards"),
+    ("home", "/", "Benchmarks"),
     ("submissions", "/submissions", "Submissions"),
     ("compare", "/compare", "Compare"),
     ("workers", "/workers", "Workers"),
     ("docs", "/docs", "Docs"),
-    ("submit", "/submit", "Submit"),
 )
 # Filters of the lists: statuses of submissions, states and outcomes of verifications.
 VERDICTS = ("claimed", "verifying", "verified", "rejected", "inconclusive")
@@ -56,7 +55,6 @@ CLOCKS = {
     "speedrun": "training and its data count, the clock pauses at evaluations",
 }
 CLOCK_OF_PACKAGES = "kept outside the sandbox: data, training and evaluations count"
-NO_COUNTS = {"claimed": 0, "measured": 0, "contradicted": 0, "total": 0}
 NO_FACTS = {"entries": 0, "measured": 0, "updated": None}
 RCP_VERDICTS = {
     "pass": "passes",
@@ -101,7 +99,7 @@ FILTERS: tuple[Callable[..., Any], ...] = (
     formats.milliseconds, formats.minute, formats.money, formats.number, formats.percent,
     formats.price, formats.quality, formats.seconds_exact, significant, formats.small_money,
     formats.unbroken, formats.visible, formats.web_address, formats.web_host, names.byline,
-    compare.ratio,
+    names.metric, compare.ratio,
 )  # fmt: skip
 
 
@@ -129,13 +127,11 @@ def environment() -> Environment:
         clock_of_packages=CLOCK_OF_PACKAGES,
         clocks=CLOCKS,
         compare_letters=compare.LETTERS,
-        counters=home_words.COUNTERS,
         evidence_meanings=names.MEANINGS,
         has_proof=has_proof,
         kept_by_form=board_table.KEPT_BY_FORM,
         kinds_asked_for=progress.KINDS_ASKED_FOR,
         metrics=board_table.METRICS,
-        no_counts=NO_COUNTS,
         no_facts=NO_FACTS,
         pair_seen_from=compare.against,
         plotly_styles=assets.style_ids,

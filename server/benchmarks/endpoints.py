@@ -52,9 +52,8 @@ from web.names import hardware_words
 class Counts:
     """Number of submissions of one benchmark by kind and evidence, and of contradicted claims.
 
-    `best_claims` has the fastest claim of each division that may count and was not contradicted,
-    `slowest_published` the longest published time of each. `published` has the number of
-    submissions published elsewhere by kind and division.
+    `slowest_published` has the longest published time of each division. `published` has the number
+    of submissions published elsewhere by kind and division.
     """
 
     train: int = 0
@@ -62,7 +61,6 @@ class Counts:
     claimed: int = 0
     measured: int = 0
     contradicted: int = 0
-    best_claims: Mapping[str, float] = field(default_factory=dict)
     slowest_published: Mapping[str, float] = field(default_factory=dict)
     published: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
@@ -93,28 +91,22 @@ def count_submissions(session: Session, benchmark_ids: Iterable[str]) -> dict[st
 def _count(session: Session, benchmark_id: str) -> Counts:
     by = (Submission.kind, Submission.evidence, Submission.check_word, Submission.division)
     seconds_if_eligible = case((Submission.eligible.is_(True), Submission.tta_seconds))
-    fastest, longest = func.min(seconds_if_eligible), func.max(seconds_if_eligible)
+    longest = func.max(seconds_if_eligible)
     of_it = (Submission.benchmark_id == benchmark_id, ranks())
-    rows = session.execute(
-        select(*by, func.count(), fastest, longest).where(*of_it).group_by(*by)
-    ).all()
+    rows = session.execute(select(*by, func.count(), longest).where(*of_it).group_by(*by)).all()
     count: Counter[str] = Counter()
-    best: dict[str, float] = {}
     slowest_published: dict[str, float] = {}
     published: Counter[tuple[str, str]] = Counter()
-    for kind, evidence, check, division, number, seconds, most in rows:
+    for kind, evidence, check, division, number, most in rows:
         told = "contradicted" if check == "contradicted" else evidence
         count.update({kind: number, told: number})
         if evidence == "published":
             published[kind, division] += number
-        if told == "claimed" and seconds is not None:
-            best[division] = min(seconds, best.get(division, seconds))
-        elif told == "published" and most is not None:
+        if told == "published" and most is not None:
             slowest_published[division] = max(most, slowest_published.get(division, most))
     names = ("train", "inference", "claimed", "measured", "contradicted")
     return Counts(
         **{name: count[name] for name in names},
-        best_claims=best,
         slowest_published=slowest_published,
         published=published,
     )

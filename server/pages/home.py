@@ -65,7 +65,7 @@ RoundQuery = Annotated[str | None, Query(max_length=40)]
 
 @public_page("/", "home.html", to_all=True)
 def home(session: Session, services: Services, round: RoundQuery = None) -> Context:  # noqa: A002  the field's word
-    """The race under way or the last one, counts, records by round, and the latest verdicts."""
+    """The race under way or the last one, first places by round, and the latest verdicts."""
     counts = count_submissions(session, services.benchmarks)
     live, live_count = live_verifications(session, limit=LATEST)
     verdicts = latest_verdicts(session, limit=LATEST)
@@ -76,7 +76,6 @@ def home(session: Session, services: Services, round: RoundQuery = None) -> Cont
         "benchmarks": rows,
         "units": {name: one.target.unit for name, one in services.benchmarks.items()},
         "round": round,
-        "counts": _totals(counts.values()),
         "race": _race(session, times, [*running, *verdicts]),
         "live": live,
         "live_count": live_count,
@@ -85,7 +84,7 @@ def home(session: Session, services: Services, round: RoundQuery = None) -> Cont
 
 
 def _rows(session: Session, services: Services, counts: dict[str, Counts]) -> list[dict[str, Any]]:
-    """Every benchmark and round with its records, its best claim and the unit of its times."""
+    """Every benchmark and round with its records and the unit of its times."""
     records = records_by_benchmark(session, services.benchmarks)
     held = {name: lowest_records(found) for name, found in records.items()}
     rows = []
@@ -94,29 +93,18 @@ def _rows(session: Session, services: Services, counts: dict[str, Counts]) -> li
         for row in round_views(benchmark, count):
             evidence = EVIDENCE_OF_ROUND[row["round"]]
             found = next((lists[each] for each in evidence if each in lists), None)
-            rows.append(row | _row(benchmark, count, found, claims=row["round"] != "archive"))
+            rows.append(row | _row(benchmark, count, found))
     return rows
 
 
-def _row(
-    benchmark: Benchmark, count: Counts, held: DivisionRecords | None, *, claims: bool
-) -> dict[str, Any]:
-    best = count.best_claims if claims else {}
-    claim = best.get(next(iter(best), "") if held is None else held.division)
+def _row(benchmark: Benchmark, count: Counts, held: DivisionRecords | None) -> dict[str, Any]:
     records = [] if held is None else held.records
-    times = [claim, *(record.tta_seconds for record in records)]
+    times: list[float | None] = [record.tta_seconds for record in records]
     if held is not None and held.evidence == "published":
         times.append(count.slowest_published.get(held.division))
     time = times_fitting(benchmark, times, set() if held is None else {held.evidence})
     shown = [record.model_dump() for record in records]
-    return {"records": shown, "best_claim": claim, "time": time}
-
-
-def _totals(counts: Iterable[Counts]) -> dict[str, int]:
-    found = list(counts)
-    names = ("claimed", "measured", "contradicted")
-    totals = {name: sum(getattr(count, name) for count in found) for name in names}
-    return totals | {"total": sum(count.train + count.inference for count in found)}
+    return {"records": shown, "time": time}
 
 
 def _race(

@@ -29,6 +29,7 @@ from web.charts.parts import (
 )
 from web.compare import LETTERS
 from web.formats import SECONDS, TimeFormat, number, quality, seconds_exact
+from web.names import metric
 
 NOTHING = "No ranked submission here has a curve of two evaluations."
 MOST_EVALUATIONS = 200
@@ -218,7 +219,7 @@ def board_curves_chart(
     lower and upper of each evaluation of the reference. They are of epochs, so they stand on that
     view alone. The table has a row for each run.
     """
-    figures = ("Evaluations", "Last epoch", "Last evaluation", f"Best {target['metric']}")
+    figures = ("Evaluations", "Last epoch", "Last evaluation", f"Best {metric(target['metric'])}")
     rows = entry_table(
         (
             entry_row(one["entry"], run["file"], *_cells(run, target, time))

@@ -8,7 +8,7 @@ from typing import Any
 
 from finishline.rules.ranking import check_of_row
 from web.formats import DASH, TimeFormat
-from web.names import byline, entry_title, hardware
+from web.names import byline, entry_title, hardware, metric
 
 Figure = dict[str, Any]
 Trace = dict[str, Any]
@@ -274,7 +274,7 @@ def quality_axis(target: View) -> dict[str, Any]:
     more: dict[str, Any] = {}
     if largest is not None:
         more["autorangeoptions"] = {"clipmin": 0, "clipmax": largest * 1.02}
-    return axis(f"{plain(target['metric'])} ({unit})", **more)
+    return axis(f"{plain(metric(target['metric']))} ({unit})", **more)
 
 
 def target_line(target: View) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def test_logs_are_sent_by_keyboard(browser, address, digits_submission, alice):
     context.route("**/static/**/*.js*", lambda route: route.abort())
     page = context.new_page()
     page.goto(f"{address}/")
-    tab_to(page, "nav a:has-text('Submit')")
+    tab_to(page, "header a.button")
     page.keyboard.press("Enter")
     page.wait_for_url("**/console/sign-in?next=*")
     for secret in ("fl_wrong", alice.secret):
