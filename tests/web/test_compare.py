@@ -14,7 +14,6 @@ from tests.web.views import (
 )
 from web.compare import (
     against,
-    compare_link,
     comparison_groups,
     neighbour_names,
     only_differences,
@@ -75,11 +74,6 @@ def test_neighbours_of_one_person_are_told_apart():
     claims = [row("net", hyperparameters={"batch_size": size}) for size in (32.0, 64.0)]
     alike = ["net by ada, batch_size 32", "net by ada, batch_size 64"]
     assert neighbour_names(claims) == alike
-
-
-def test_comparison_has_its_ids_in_its_address():
-    assert compare_link(["a", "b"], rows="different") == "/compare?ids=a,b&rows=different"
-    assert compare_link(["&x"]) == "/compare?ids=%26x"
 
 
 def pair(**changes):

@@ -10,62 +10,14 @@ from web.assets import (
     BUNDLE_NAME,
     STATIC_FOLDER,
     asset_names,
-    make_asset,
     static_asset,
     static_url,
     style_ids,
 )
-from web.documents import read_documents, site_address
+from web.documents import site_address
 from web.markdown import anchor_of, markdown_page
 
 NAMES = {"README", "rules", "decisions/0001-one"}
-
-
-@pytest.fixture
-def folder(tmp_path):
-    """An index that names two of three documents, a decision and an image."""
-    files = {
-        "README.md": "# All\n\n[second](b.md) then [first](a.md)\n",
-        "a.md": "# A\n\n![x](images/p.svg) [d](decisions/0001-one.md#why) [gone](gone.md)\n",
-        "b.md": "# B\n",
-        "aa.md": "# Not in the index\n",
-        "decisions/0001-one.md": "# One\n\n[back](../a.md)\n",
-        "images/p.svg": "<svg/>",
-        "images/notes.txt": "no image",
-        "secret.txt": "not a document",
-    }
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    return tmp_path
-
-
-def test_documents_have_the_order_of_the_index(folder):
-    documents = read_documents(folder)
-
-    assert [document.name for document in documents.chapters()] == ["b", "a", "aa"]
-    assert [document.name for document in documents.decisions()] == ["decisions/0001-one"]
-
-
-def test_links_lead_to_pages_and_images(folder):
-    documents = read_documents(folder)
-
-    html = documents.by_name["a"].page.html
-    assert '<img src="/docs/images/p.svg"' in html
-    assert 'href="/docs/decisions/0001-one#why"' in html
-    assert 'href="gone.md"' in html
-    assert 'href="/docs/a"' in documents.by_name["decisions/0001-one"].page.html
-
-
-def test_list_has_documents_and_images(folder):
-    documents = read_documents(folder)
-
-    assert set(documents.by_name) == {"README", "a", "aa", "b", "decisions/0001-one"}
-    assert set(documents.images) == {"p.svg"}
-
-
-def test_missing_folder_holds_nothing(tmp_path):
-    assert read_documents(tmp_path / "nothing").by_name == {}
 
 
 @pytest.mark.parametrize(
@@ -209,12 +161,6 @@ def test_styles_of_plotly_are_known():
     assert made == len(style_ids())
 
 
-def test_addresses_change_with_content():
-    first, second = make_asset("a.css", b"a{}"), make_asset("a.css", b"b{}")
-    assert first.etag != second.etag
-    assert first.etag == make_asset("a.css", b"a{}").etag
-
-
 def test_outdated_address_gives_the_current_file():
     asset = static_asset("0123456789abcdef/style.css")
     assert asset is not None
@@ -241,8 +187,3 @@ def test_outdated_address_gives_the_current_file():
 )
 def test_only_listed_names_are_served(path):
     assert static_asset(path) is None
-
-
-def test_unknown_name_has_no_address():
-    with pytest.raises(FileNotFoundError, match=r"nothing\.css"):
-        static_url("nothing.css")
