@@ -177,25 +177,3 @@ def _load(share: float | None) -> str:
     if share is None:
         return DASH
     return percent(100 * share)
-
-
-@dataclass(frozen=True)
-class Dots:
-    """The times of one side's runs in percent of the slowest of both."""
-
-    name: str
-    places: tuple[float, ...]
-
-
-def run_dots(published: View, new: View) -> list[Dots]:
-    """A dot for each run of both sides on one scale; none where nothing has a time."""
-    sides = (("Published", published), ("New", new))
-    times = {name: _times(side) for name, side in sides}
-    slowest = max((seconds for each in times.values() for seconds in each), default=0.0)
-    if not slowest:
-        return []
-    return [Dots(name, tuple(96 * s / slowest + 1 for s in each)) for name, each in times.items()]
-
-
-def _times(side: View) -> list[float]:
-    return [run["tta_seconds"] for run in side["runs"] if run["tta_seconds"] is not None]

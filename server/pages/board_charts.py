@@ -107,7 +107,9 @@ def chart_view(
             "divisions": _divisions(session, benchmark, query, part),
             "note": note,
         }
-    view |= {"board": board, "target": _target_of(target, board)}
+    view["board"] = board
+    if board["what_if"]:
+        view["target"] = target | {"value": board["what_if"]["target"]}
     if chart.needs == "board":
         return view
     chosen = _chosen(board["entries"], query.select, most=chart.selected)
@@ -125,10 +127,6 @@ def _divisions(
         if query.division in (None, one["division"])
         and part in (None, round_of(benchmark, one["evidence"]))
     ]
-
-
-def _target_of(target: View, board: Mapping[str, Any]) -> View:
-    return target | ({"value": board["what_if"]["target"]} if board["what_if"] else {})
 
 
 def _chosen(entries: Sequence[View], selected: Sequence[str], *, most: int) -> list[View]:
@@ -243,7 +241,11 @@ def board_chart_page(
         "note": view.get("note"),
         "choices": _choices(view) if chart.selected else [],
         "query": query.as_text(),
-        "against_links": _against_links(query) if chart.name == "pareto" else [],
+        "against_links": [
+            {"label": kind.label, "query": query.as_text(against=n), "is_shown": n == query.against}
+            for n, kind in AGAINST.items()
+            if chart.name == "pareto"
+        ],
         "board_link": query.as_text(against=None, select=None),
         "filters": query.model_dump(mode="json", exclude_defaults=True),
     }
@@ -254,17 +256,6 @@ def find_chart(name: str) -> BoardChart:
     if name not in BY_NAME:
         raise NotFoundError(f"There is no chart {name!r}; there are: {', '.join(BY_NAME)}.")
     return BY_NAME[name]
-
-
-def _against_links(query: ChartQuery) -> list[dict[str, Any]]:
-    return [
-        {
-            "label": kind.label,
-            "query": query.as_text(against=name),
-            "is_shown": name == query.against,
-        }
-        for name, kind in AGAINST.items()
-    ]
 
 
 def _choices(view: Any) -> list[dict[str, Any]]:

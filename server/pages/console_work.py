@@ -62,7 +62,7 @@ from server.verifications.worker_endpoints import (
     list_workers,
 )
 from web.names import row_name
-from web.verdicts import decision_headline, decision_rows, run_dots
+from web.verdicts import decision_headline, decision_rows
 
 MOST = 100
 LATEST = 20
@@ -338,7 +338,6 @@ def decision_page(session: Session, services: Services, verification_id: str) ->
             holds_record=_holds_record(session, services, submission),
         ),
         "rows": decision_rows(old, new, differences, context["time"]),
-        "dots": run_dots(old, new) if comparison else [],
     }
 
 

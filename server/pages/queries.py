@@ -264,15 +264,13 @@ def measured_beside(report: Table | None) -> dict[str, Any] | None:
         return None
     runs = [run["telemetry"] for run in report["runs"] if run.get("telemetry")]
     audit = report.get("precision")
-    figures = {
-        "energy_joules": _mean(runs, "energy_joules"),
-        "samples_per_joule": _mean(runs, "samples_per_joule"),
-        "power_mean_watts": _mean(runs, "power_mean_watts"),
-        "memory_peak_bytes": _most(runs, "memory_peak_bytes"),
-        "accelerator_memory_peak_bytes": _most(runs, "accelerator_memory_peak_bytes"),
-        "precision": audit["lowest"] if audit else None,
-        "precision_scope": audit.get("scope") if audit else None,
-    }
+    means = ("energy_joules", "samples_per_joule", "power_mean_watts")
+    figures: dict[str, Any] = {}
+    for name in (*means, "memory_peak_bytes", "accelerator_memory_peak_bytes"):
+        known = [run[name] for run in runs if run.get(name) is not None]
+        figures[name] = (mean(known) if name in means else max(known)) if known else None
+    figures["precision"] = audit["lowest"] if audit else None
+    figures["precision_scope"] = audit.get("scope") if audit else None
     if all(value is None for value in figures.values()):
         return None
     sources = sorted({run["energy_source"] for run in runs if run.get("energy_source")})
@@ -283,19 +281,6 @@ def measured_beside(report: Table | None) -> dict[str, Any] | None:
         "hardware_class": system.get("hardware_class"),
         "worker": system.get("worker"),
     }
-
-
-def _values(runs: Sequence[Table], name: str) -> list[float]:
-    return [run[name] for run in runs if run.get(name) is not None]
-
-
-def _mean(runs: Sequence[Table], name: str) -> float | None:
-    values = _values(runs, name)
-    return mean(values) if values else None
-
-
-def _most(runs: Sequence[Table], name: str) -> float | None:
-    return max(_values(runs, name), default=None)
 
 
 def latest_of(session: Session, submission: Submission, *, most: int) -> Sequence[Verification]:

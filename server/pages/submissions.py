@@ -1,9 +1,7 @@
 """A submission's page with the buttons of its reader, and its badge for a README."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
-from urllib.parse import quote
+from collections.abc import Sequence
+from typing import Annotated, Literal
 
 import orjson
 from fastapi import Query, Request, Response
@@ -11,13 +9,12 @@ from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.scoring.violations import WAIVABLE
-from finishline.rules.verification.purposes import ABLATION, HEAD_TO_HEAD
+from finishline.rules.verification.purposes import HEAD_TO_HEAD
 from finishline.rules.verification.replay import why_not_replayable
 from server.base.middleware import tagged
 from server.base.models import Pool, Submission, Verification
 from server.base.services import Services, site_address
 from server.base.standing import (
-    KIND_THAT_CHECKS,
     OPEN,
     Estimator,
     claim_of,
@@ -58,56 +55,6 @@ from web.charts.curves import runs_chart
 from web.citation import Badge
 from web.citation import badge as badge_of
 from web.render import render
-
-View = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Action:
-    """A button: the address of its form, and the fields that it sends."""
-
-    words: str
-    address: str
-    fields: dict[str, str] = field(default_factory=dict)
-    is_main: bool = False
-
-
-def actions_of(
-    submission: View,
-    place: View | None,
-    unable: str | None,
-    *,
-    may_withdraw: bool,
-    may_verify: bool,
-    organises: bool,
-    may_measure_factors: bool,
-) -> list[Action]:
-    """The buttons in their order: requests first, then the ones that only read, last withdrawal.
-
-    `unable` is why the reference cannot replay the submission.
-    """
-    here, name = f"/submissions/{quote(submission['id'], safe='')}", submission["id"]
-    is_package = submission["package"] is not None
-    actions = []
-    if may_verify and not organises:
-        words = "Measure again" if is_package else "Request verification"
-        actions.append(Action(words, f"{here}/verify", is_main=True))
-    if organises and unable is None and not submission["withdrawal"]:
-        checked = {"code": "package", "logs": "train"}.get(submission["kind"], "inference")
-        fields = {"preview": "yes", "kind": KIND_THAT_CHECKS[checked], "submissions": name}
-        words = "Rerun" if submission["verifications"] else "Verify"
-        actions.append(Action(words, "/console/verify", fields, is_main=True))
-        if submission["kind"] != "inference":
-            actions.append(Action("Head-to-head", "/console/head-to-heads", {"challenger": name}))
-    if may_measure_factors:
-        actions.append(Action("Measure factors", f"{here}/verify", {"kind": ABLATION.name}))
-    beside = [other["submission_id"] for other in (place or {}).get("others", ())][:1]
-    actions.append(Action("Compare", "/compare", {"ids": ",".join([name, *beside])}))
-    actions.append(Action("Share", here, {"tab": "cite"}))
-    if may_withdraw:
-        actions.append(Action("Withdraw", f"{here}#withdraw", {"tab": "history"}))
-    return actions
-
 
 router = Routes(include_in_schema=False)
 TabQuery = Annotated[Literal["result", "runs", "scoring", "system", "history", "cite"], Query()]
@@ -321,7 +268,6 @@ def _for_its_owner(
     if caller is not None and may_verify:
         no_room = why_no_room(session, services.settings, caller, submission)
     may_ask = may_verify and no_room is None
-    # The runs of an ablation may name the factors of code.
     has_factors = package is not None and package.manifest["factors"] and is_source_public(package)
     # Those that are waived too.
     broken = broken_rules(submission.result.get("violations", ()), ()) if organises else []
@@ -329,15 +275,14 @@ def _for_its_owner(
         "embargo_until": until.isoformat() if until is not None else None,
         "may_withdraw": may,
         "waivable": [rule for rule in broken if rule in WAIVABLE],
-        "actions": actions_of(
-            context["submission"],
-            context["place"],
-            unable,
-            may_withdraw=may and submission.withdrawn_at is None,
-            may_verify=may_ask,
-            organises=organises,
-            may_measure_factors=bool(has_factors) and (may_ask or organises),
-        ),
+        "may": {
+            "verify": may_ask,
+            "organise": organises,
+            "withdraw": may and submission.withdrawn_at is None,
+            # The runs of an ablation may name the factors of code.
+            "measure_factors": bool(has_factors) and (may_ask or organises),
+        },
+        "kind_that_checks": kind_that_checks(submission),
         "no_room": no_room,
         "unable": unable,
     }
