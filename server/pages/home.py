@@ -54,7 +54,7 @@ def view_in_round(benchmark: Benchmark, counts: Counts, name: Round | None) -> d
 
 
 LATEST = 6
-RACES = ("replay", "entry")
+RACES = ("replay", "entry", "head_to_head")
 EVIDENCE_OF_ROUND: dict[Round | None, tuple[Evidence, ...]] = {
     "open": ("measured",),
     "archive": ("published",),

@@ -412,9 +412,10 @@ def test_runs_of_a_side_have_its_colour():
     figure = replay_chart(
         verification(kind="head_to_head", head_to_head=head_to_head(), runs_planned=6)
     )
-    found = traces(figure, paint="series", view="seconds")
-    assert [trace["meta"]["series"] for trace in found.values()] == [0, 1, 1, 0, 0, 1]
-    assert list(found)[-1] == "run 6 (holder)"
+    found = [t for t in figure.figure["data"] if t["meta"].get("view") == "seconds"]
+    drawn = [t for t in found if t["meta"]["paint"] == "series"]
+    assert [trace["meta"]["series"] for trace in drawn] == [0, 1, 1, 0, 0, 1]
+    assert [t["name"] for t in drawn if t["showlegend"]] == ["challenger", "holder"]
 
 
 def test_replay_is_drawn_against_its_ghosts():

@@ -104,20 +104,26 @@ def _extended(pace: Sequence[float], places: Sequence[int]) -> list[float]:
 
 def _run(verification: View, run: int, curve: Sequence[View], time: TimeFormat) -> Iterable[Trace]:
     side = side_of(verification, run)
+    name, look, told = f"run {run + 1}", {}, HOVER
+    if side is not None:  # One colour and one name for all runs of a side.
+        told = f"{HOVER}<extra>{name}, {side}</extra>"
+        is_first = verification["head_to_head"]["order"].index(side) == run
+        name, look = side, {"legendgroup": side, "showlegend": is_first}
     views = {
         "seconds": [point["seconds"] / time.scale for point in curve],
         "evaluations": list(range(1, len(curve) + 1)),
     }
     for view, at in views.items():
         yield line(
-            f"run {run + 1}" if side is None else f"run {run + 1} ({side})",
+            name,
             at,
             [point["quality"] for point in curve],
-            run if side is None else SIDES.index(side),  # One colour for all runs of a side.
-            hover=HOVER,
+            run if side is None else SIDES.index(side),
+            hover=told,
             mode="lines+markers",
             marker={"size": 5},
             meta={"run": run, "view": view},
+            **look,
         )
 
 
