@@ -17,7 +17,6 @@ with Nesterov momentum, on a triangular schedule. Evaluated after each epoch on 
 over six views of each test image. Nothing waits for the device between two clock edges.
 """
 
-import math
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass
@@ -32,16 +31,17 @@ from reference_models import (
     HyperparameterError,
     Measurement,
     Synthetic,
-    TrainingDivergedError,
 )
-from reference_models.cifar10_files import ARCHIVE_SHA256, CLASSES, read_cifar10
+from reference_models.cifar10_files import CLASSES, read_cifar10
 from reference_models.cifar10_images import PIXELS, augmented, cut_out, normalised, pad
+from reference_models.data import CIFAR10_SHA256
 from reference_models.distributed import World, alone, join, synchronise
 from reference_models.hyperparameters import Limit, checked
 from reference_models.memory import naming_batch_size
 from reference_models.muon import Muon
+from reference_models.training import check_loss, linear_rate
 
-DATA_SET_SHA256 = ARCHIVE_SHA256
+DATA_SET_SHA256 = CIFAR10_SHA256
 TRAIN_IMAGES = 50_000
 WHITENING_IMAGES = 5000
 WHITENING_FLOOR = 5e-4  # keeps the directions of least variance from being blown up
@@ -270,7 +270,7 @@ def whiten(model: nn.Sequential, images: Tensor) -> None:
         layer.weight.copy_(torch.cat((filters, -filters)).view_as(layer.weight))
 
 
-# The order, the schedule
+# The order
 
 
 def part_of_epoch(order: Tensor, batch_size: int, world: World) -> Tensor:
@@ -279,15 +279,6 @@ def part_of_epoch(order: Tensor, batch_size: int, world: World) -> Tensor:
     batches = order[: steps * batch_size].view(steps, batch_size)
     part = world.part_of_batch(batch_size)
     return batches[:, world.rank * part : (world.rank + 1) * part].reshape(-1)
-
-
-def rates(steps: int, peak_share: float) -> list[float]:
-    """The learning rate of each step relative to its peak: up linearly, then down towards zero."""
-    peak = peak_share * steps
-    return [
-        (step + 1) / (peak + 1) if step < peak else (steps - step) / (steps - peak)
-        for step in range(steps)
-    ]
 
 
 # The training
@@ -311,7 +302,10 @@ class Trainer:
         self._averages, self._sources = averageable(self._averaged), averageable(model)
         model[0].bias.requires_grad_(config.whitening_bias_epochs > 0)
         self._bias_steps = steps * config.whitening_bias_epochs // config.epochs
-        self._rates = rates(steps, config.peak_share)
+        self._rates = [
+            linear_rate(step, steps, peak_share=config.peak_share, peak=1.0)
+            for step in range(steps)
+        ]
         self._filter_rates = config.filter_learning_rate * torch.tensor(
             self._rates, device=world.device
         )
@@ -365,9 +359,7 @@ class Trainer:
 
     def evaluate(self, loss: Tensor, images: Tensor, labels: Tensor, *, epoch: int) -> float:
         """Top-1 accuracy of the averaged weights in percent, the same on every process."""
-        mean_loss = self._world.mean(loss).item()
-        if not math.isfinite(mean_loss):
-            raise TrainingDivergedError(f"the loss is {mean_loss} at the end of epoch {epoch}")
+        check_loss(self._world.mean(loss).item(), epoch=epoch)
         for value in self._averages:  # Batch statistics differ between processes.
             self._world.mean(value)
         correct = correct_answers(self._averaged, images, labels, views=self._config.views)

@@ -5,18 +5,32 @@ before the clock starts. `finishline benchmark fetch --check` compares the hashe
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
 from typing import Literal
 
-from reference_models import DataSetError, cifar10_files, imagenet_files, squad_files
+from reference_models import DataSetError, imagenet_files
 
 State = Literal["as published", "here", "missing", "half there", "another file"]
 CHUNK_BYTES = 1 << 20
-GLOVE = "glove.6B.100d.txt"
-GLOVE_URL = "https://nlp.stanford.edu/data/glove.6B.zip"
+# MD5 of the archive's files in torchvision.datasets.CIFAR10; its SHA-256 in keras.datasets.cifar10.
+CIFAR10_FOLDER = "cifar-10-batches-py"
+CIFAR10_ARCHIVE = "cifar-10-python.tar.gz"
+CIFAR10_SHA256 = "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"
+CIFAR10_BATCHES = {
+    "data_batch_1": "c99cafc152244af753f735de768cd75f",
+    "data_batch_2": "d4bba439e000b95fd0a9bffe97cbabec",
+    "data_batch_3": "54ebc095f3ab1f0389bbae665268c751",
+    "data_batch_4": "634d18415352ddfa80567beed471001a",
+    "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
+    "test_batch": "40351d587109b95175f43aff81a1287e",
+}
+# Sizes that loaders of SQuAD v1.1 check, and the SHA-256 of parlai/tasks/squad/build.py in ParlAI.
+# Its publisher states no hash.
+SQUAD = "https://rajpurkar.github.io/SQuAD-explorer/dataset"
+GLOVE = "https://nlp.stanford.edu/data/glove.6B.zip"
 IMAGENET = (
     "ImageNet may not be passed on: get ILSVRC2012_img_train.tar, ILSVRC2012_img_val.tar and "
     "ILSVRC2012_devkit_t12.tar.gz at https://www.image-net.org/download.php and put them into "
@@ -104,31 +118,36 @@ class Found:
         return self.state in {"as published", "here"}
 
 
-def _squad_file(file: squad_files.PublishedFile) -> DataFile:
-    name, url = f"squad/{file.name}", f"{squad_files.SOURCE}/{file.name}"
-    return DataFile(name, file.size_bytes, f"sha256:{file.sha256}", url)
-
-
 NEEDS: Mapping[str, Needs] = {
     "cifar10": Needs(
-        cifar10_files.FOLDER,
+        CIFAR10_FOLDER,
         tuple(
-            DataFile(f"{cifar10_files.FOLDER}/{name}", digest=f"md5:{md5}")
-            for name, md5 in (cifar10_files.TRAIN_MD5 | cifar10_files.TEST_MD5).items()
+            DataFile(f"{CIFAR10_FOLDER}/{name}", digest=f"md5:{md5}")
+            for name, md5 in CIFAR10_BATCHES.items()
         ),
         DataFile(
-            cifar10_files.ARCHIVE,
-            cifar10_files.ARCHIVE_BYTES,
-            f"sha256:{cifar10_files.ARCHIVE_SHA256}",
-            cifar10_files.ARCHIVE_URL,
+            CIFAR10_ARCHIVE,
+            170_498_071,
+            f"sha256:{CIFAR10_SHA256}",
+            f"https://www.cs.toronto.edu/~kriz/{CIFAR10_ARCHIVE}",
         ),
     ),
     "squad": Needs(
         "squad",
         (
-            _squad_file(squad_files.TRAIN_FILE),
-            _squad_file(squad_files.TEST_FILE),
-            DataFile(f"squad/{GLOVE}", url=GLOVE_URL, setting="pretrained_vectors"),
+            DataFile(
+                "squad/train-v1.1.json",
+                30_288_272,
+                "sha256:3527663986b8295af4f7fcdff1ba1ff3f72d07d61a20f487cb238a6ef92fd955",
+                f"{SQUAD}/train-v1.1.json",
+            ),
+            DataFile(
+                "squad/dev-v1.1.json",
+                4_854_279,
+                "sha256:95aa6a52d5d6a735563366753ca50492a658031da74f301ac5238b03966972c9",
+                f"{SQUAD}/dev-v1.1.json",
+            ),
+            DataFile("squad/glove.6B.100d.txt", url=GLOVE, setting="pretrained_vectors"),
         ),
     ),
     "imagenet": Needs(
@@ -158,19 +177,36 @@ def look_for(
         yield _look_into(name, pictures, data_dir, counted=hashed)
 
 
-def require_data(reference: str, data_dir: Path, settings: Mapping[str, float]) -> None:
-    """Raise DataSetError if a file is not there or not whole; none is opened."""
+def require_data(
+    reference: str, data_dir: Path, settings: Mapping[str, float], *, hashed: bool = False
+) -> None:
+    """Raise DataSetError if a file is not there or not whole; none is opened unless `hashed`."""
     needs = NEEDS.get(reference)
     if needs is None:
         return
-    for found in look_for(needs, data_dir, hashed=False, settings=settings):
-        if not found.is_usable:
-            raise DataSetError(
-                f"{found.name} is {found.state} in {data_dir}: {how_to_get(reference, data_dir)}",
-                file=str(data_dir / found.name),
-                field="data_set.name",
-                expected=found.expected or "a file",
-            )
+    for found in look_for(needs, data_dir, hashed=hashed, settings=settings):
+        _require(found, reference, data_dir)
+
+
+def read_whole(reference: str, file: DataFile, data_dir: Path) -> bytes:
+    """The content of a file. Raises DataSetError if it is missing or not as published."""
+    path = data_dir / file.name
+    content = path.read_bytes() if path.is_file() else b""
+    digest = file.digest and _digest_of([content], file.digest)
+    _require(_found(file, data_dir, digest), reference, data_dir)
+    return content
+
+
+def _require(found: Found, reference: str, data_dir: Path) -> None:
+    if found.is_usable:
+        return
+    wrong = f"; remove {found.path}" if found.state == "another file" else ""
+    raise DataSetError(
+        f"{found.name} is {found.state} in {data_dir}{wrong}: {how_to_get(reference, data_dir)}",
+        file=str(data_dir / found.name),
+        field="data_set.name",
+        expected=found.expected or "a file",
+    )
 
 
 def _look_into(name: str, expected: int, data_dir: Path, *, counted: bool) -> Found:
@@ -194,15 +230,21 @@ def how_to_get(reference: str, data_dir: Path) -> str:
 
 def _look_at(file: DataFile, data_dir: Path, *, hashed: bool) -> Found:
     path = data_dir / file.name
+    there = hashed and file.digest and path.is_file()
+    return _found(file, data_dir, digest_of(path, file.digest) if there and file.digest else None)
+
+
+def _found(file: DataFile, data_dir: Path, digest: str | None) -> Found:
+    """A file as it lies there; its content has this digest, None where it was not read."""
+    path = data_dir / file.name
     there = path.is_file()
     size = path.stat().st_size if there else 0
-    found = digest_of(path, file.digest) if there and hashed and file.digest else None
-    state: State = "here" if found is None else "as published"
+    state: State = "here" if digest is None else "as published"
     if not there:
         state = "missing"
     elif size == 0 or (file.size_bytes is not None and size < file.size_bytes):
         state = "half there"
-    elif found != file.digest and found is not None:
+    elif digest is not None and digest != file.digest:
         state = "another file"
     return Found(
         name=file.name,
@@ -210,7 +252,7 @@ def _look_at(file: DataFile, data_dir: Path, *, hashed: bool) -> Found:
         path=str(path),
         size_bytes=size,
         expected_bytes=file.size_bytes,
-        digest=found,
+        digest=digest,
         expected_digest=file.digest,
         command=file.command(data_dir),
     )
@@ -218,9 +260,13 @@ def _look_at(file: DataFile, data_dir: Path, *, hashed: bool) -> Found:
 
 def digest_of(path: Path, like: str) -> str:
     """The digest of a file by the algorithm of another one."""
+    with path.open("rb") as stream:
+        return _digest_of(iter(lambda: stream.read(CHUNK_BYTES), b""), like)
+
+
+def _digest_of(chunks: Iterable[bytes], like: str) -> str:
     algorithm, _, _ = like.partition(":")
     digest = hashlib.new(algorithm, usedforsecurity=False)
-    with path.open("rb") as stream:
-        while chunk := stream.read(CHUNK_BYTES):
-            digest.update(chunk)
+    for chunk in chunks:
+        digest.update(chunk)
     return f"{algorithm}:{digest.hexdigest()}"

@@ -18,6 +18,7 @@ import math
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,10 +28,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from finishline.rules.run import Phase
-from reference_models import DataSetError, Measurement, Synthetic, TrainingDivergedError
+from reference_models import DataSetError, Measurement, Synthetic
 from reference_models.arithmetic import Arithmetic
 from reference_models.distributed import World, join, synchronise
 from reference_models.hyperparameters import Limit, checked
+from reference_models.training import average, check_loss, linear_rate, set_rate
 
 DATA_SET_SHA256 = "87ff0c9e40dc7e2c0e34e7257799c2e3f3aec1a016363bb11cad869ec428a826"
 TRAIN_ITEMS, TEST_ITEMS = 1198, 599
@@ -107,13 +109,14 @@ def train(
     yield Phase.TRAIN
     averaged = deepcopy(model).requires_grad_(False)
     optimiser = make_optimiser(model, config)
+    rate_at = partial(linear_rate, peak_share=config.warmup_share, peak=config.learning_rate)
     order = torch.Generator().manual_seed(seed)
     steps_per_epoch = len(train_x) // config.batch_size
     step = 0
     for epoch in range(1, config.epochs + 1):
         shuffled = torch.randperm(len(train_x), generator=order).to(device)
         for batch in shuffled.split(config.batch_size)[:steps_per_epoch]:  # the rest is dropped
-            rate = learning_rate_at(step, steps_per_epoch * config.epochs, config)
+            rate = rate_at(step, steps_per_epoch * config.epochs)
             mine = world.shard(batch)
             x, y = train_x[mine], train_y[mine]
             loss = train_step(model, optimiser, x, y, arithmetic, rate=rate, world=world)
@@ -121,9 +124,7 @@ def train(
             average(averaged, model, decay=min(config.ema_decay, step / (step + 10)))
         synchronise(device)
         yield Phase.EVAL
-        mean_loss = world.mean(loss).item()
-        if not math.isfinite(mean_loss):
-            raise TrainingDivergedError(f"the loss is {mean_loss} at the end of epoch {epoch}")
+        check_loss(world.mean(loss).item(), epoch=epoch)
         quality = accuracy_percent(averaged, test_x, test_y)
         samples = step * config.batch_size
         yield Measurement(epoch=epoch, samples=samples, quality=quality, model=averaged)
@@ -249,14 +250,6 @@ def evaluation_items(*, device: str, data_dir: Path) -> list[tuple[Tensor]]:
     return [(x.unsqueeze(0),) for x in test_x.to(device)]
 
 
-def learning_rate_at(step: int, steps: int, config: DigitsConfig) -> float:
-    """Up linearly to the peak over the warm-up share of all steps, then linearly to zero."""
-    peak_step = config.warmup_share * steps
-    if step < peak_step:
-        return config.learning_rate * (step + 1) / (peak_step + 1)
-    return config.learning_rate * (steps - step) / (steps - peak_step)
-
-
 def train_step(
     model: nn.Module,
     optimiser: torch.optim.SGD,
@@ -268,8 +261,7 @@ def train_step(
     world: World | None = None,
 ) -> Tensor:
     """One step at the given learning rate; the loss stays on the device."""
-    for group in optimiser.param_groups:
-        group["lr"] = rate
+    set_rate(optimiser, rate)
     with arithmetic.forward():
         logits = model(x)
     loss = nn.functional.cross_entropy(logits.float(), y)
@@ -279,13 +271,6 @@ def train_step(
         world.average_gradients(model.parameters())
     arithmetic.step(optimiser)
     return loss.detach()
-
-
-def average(averaged: nn.Module, model: nn.Module, *, decay: float) -> None:
-    """Move the averaged weights towards the model's: averaged = decay * averaged + rest * model."""
-    with torch.no_grad():
-        for mean, weight in zip(averaged.parameters(), model.parameters(), strict=True):
-            mean.lerp_(weight, 1 - decay)
 
 
 def accuracy_percent(model: nn.Module, x: Tensor, y: Tensor) -> float:

@@ -25,11 +25,12 @@ import torch
 from torch import Tensor, nn
 
 from finishline.rules.run import Phase
-from reference_models import Measurement, Synthetic, TrainingDivergedError
+from reference_models import Measurement, Synthetic
 from reference_models.arithmetic import Arithmetic
 from reference_models.distributed import World, alone, join, synchronise
 from reference_models.grammar_corpus import CORPUS_SHA256, read_corpus
 from reference_models.hyperparameters import Limit, checked
+from reference_models.training import check_loss, cosine_rate, set_rate
 
 DATA_SET_SHA256 = CORPUS_SHA256
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
@@ -118,16 +119,20 @@ def train_on(
     for epoch in range(1, config.epochs + 1):
         for _ in range(config.steps_per_epoch):
             windows = world.shard(draw_windows(train_text, config.batch_size, draw))
-            rate = learning_rate_at(step, steps, config)
+            rate = cosine_rate(
+                step,
+                steps,
+                peak_share=config.warmup_share,
+                peak=config.learning_rate,
+                final_share=FINAL_RATE_SHARE,
+            )
             loss = train_step(
                 model, optimiser, windows, arithmetic, rate=rate, clip=clip, world=world
             )
             step += 1
         synchronise(world.device)
         yield Phase.EVAL
-        last_loss = world.mean(loss).item()
-        if not math.isfinite(last_loss):
-            raise TrainingDivergedError(f"the loss is {last_loss} at the end of epoch {epoch}")
+        check_loss(world.mean(loss).item(), epoch=epoch)
         quality = nats_per_byte(model, test_windows)
         yield Measurement(epoch=epoch, samples=step * config.batch_size, quality=quality)
         if epoch < config.epochs:
@@ -254,15 +259,6 @@ def take_windows(text: Tensor, starts: Tensor) -> Tensor:
     return text[starts[:, None] + within]
 
 
-def learning_rate_at(step: int, steps: int, config: GrammarConfig) -> float:
-    """Up linearly over the warm-up share of all steps, then a cosine to a tenth of the peak."""
-    peak_step = config.warmup_share * steps
-    if step < peak_step:
-        return config.learning_rate * (step + 1) / (peak_step + 1)
-    fall = (1 + math.cos(math.pi * (step - peak_step) / (steps - peak_step))) / 2
-    return config.learning_rate * (FINAL_RATE_SHARE + (1 - FINAL_RATE_SHARE) * fall)
-
-
 def train_step(
     model: nn.Module,
     optimiser: torch.optim.AdamW,
@@ -274,8 +270,7 @@ def train_step(
     world: World,
 ) -> Tensor:
     """One step at the given learning rate; the loss of this process stays on the device."""
-    for group in optimiser.param_groups:
-        group["lr"] = rate
+    set_rate(optimiser, rate)
     with arithmetic.forward():
         loss = _loss(model, windows)
     optimiser.zero_grad()

@@ -12,11 +12,11 @@ set, each process on its part. The size schedule and the small learning rate per
 practice in published fast ResNet-50 trainings of 16 to 18 epochs.
 """
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,6 @@ from reference_models import (
     HyperparameterError,
     Measurement,
     Synthetic,
-    TrainingDivergedError,
 )
 from reference_models.distributed import EXCHANGE, World, alone, join, synchronise
 from reference_models.hyperparameters import Limit, checked
@@ -41,6 +40,7 @@ from reference_models.imagenet_files import (
     without_traceback,
 )
 from reference_models.memory import naming_batch_size
+from reference_models.training import check_loss, linear_rate, set_rate
 
 DATA_SET_SHA256 = None  # The pictures are counted; no checksum of the unpacked set is published.
 CHANNEL_MEAN = (0.485, 0.456, 0.406)  # as torchvision's own training uses
@@ -148,6 +148,7 @@ def _train(
             expected=f"at most the {len(training)} training pictures",
         )
     torch.manual_seed(seed * world.size + world.rank)  # Each process crops in its own way.
+    rate_at = partial(linear_rate, peak_share=config.peak_share, peak=config.learning_rate)
     order = torch.Generator().manual_seed(seed)
     optimiser = make_optimiser(model, config)
     yield Phase.TRAIN
@@ -159,7 +160,7 @@ def _train(
         stepping.train()
         pixels = config.pixels_at(epoch)
         for x, y in loaded(training, mine, config, world, batch_size=part, crop_pixels=pixels):
-            rate = learning_rate_at(step, steps_per_epoch * config.epochs, config)
+            rate = rate_at(step, steps_per_epoch * config.epochs)
             loss = train_step(stepping, optimiser, x, y, config, rate=rate)
             step += 1
         synchronise(world.device)
@@ -209,14 +210,6 @@ def make_optimiser(model: nn.Module, config: ImagenetConfig) -> torch.optim.SGD:
     )
 
 
-def learning_rate_at(step: int, steps: int, config: ImagenetConfig) -> float:
-    """Up linearly to the peak, then linearly to zero."""
-    peak = config.peak_share * steps
-    if step < peak:
-        return config.learning_rate * (step + 1) / (peak + 1)
-    return config.learning_rate * (steps - step) / (steps - peak)
-
-
 def train_step(
     stepping: nn.Module,
     optimiser: torch.optim.SGD,
@@ -227,8 +220,7 @@ def train_step(
     rate: float,
 ) -> Tensor:
     """One step at the given learning rate; the loss stays on the device."""
-    for parameters in optimiser.param_groups:
-        parameters["lr"] = rate
+    set_rate(optimiser, rate)
     with lower_precision(x.device.type):
         outputs = stepping(scaled(x))
         loss = nn.functional.cross_entropy(outputs, y, label_smoothing=config.label_smoothing)
@@ -276,12 +268,6 @@ def loaded(
     )
     for x, y in without_traceback(loader):
         yield x.to(world.device, non_blocking=True), y.to(world.device, non_blocking=True)
-
-
-def check_loss(loss: float, *, epoch: int) -> None:
-    """Raise TrainingDivergedError if the loss is no finite number."""
-    if not math.isfinite(loss):
-        raise TrainingDivergedError(f"the loss is {loss} at the end of epoch {epoch}")
 
 
 def top5_percent(

@@ -20,6 +20,7 @@ import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -27,10 +28,11 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
 
 from finishline.rules.run import Phase
-from reference_models import DataSetError, Measurement, Synthetic, TrainingDivergedError
+from reference_models import DataSetError, Measurement, Synthetic
+from reference_models.data import NEEDS, DataFile, read_whole
 from reference_models.distributed import World, alone, join, synchronise
 from reference_models.hyperparameters import Limit, checked
-from reference_models.squad_files import TEST_FILE, TRAIN_FILE, checksum_list, read_published
+from reference_models.squad_files import read_questions
 from reference_models.squad_metric import f1_score, mean_over_questions
 from reference_models.squad_text import (
     LETTERS,
@@ -42,8 +44,18 @@ from reference_models.squad_text import (
     make_vocabulary,
     words_of,
 )
+from reference_models.training import average, check_loss, cosine_rate, set_rate
 
-DATA_SET_SHA256 = hashlib.sha256(checksum_list([TRAIN_FILE, TEST_FILE]).encode()).hexdigest()
+
+def _listed(file: DataFile) -> str:
+    """A file as `sha256sum` lists it."""
+    return f"{str(file.digest).removeprefix('sha256:')}  {file.name.removeprefix('squad/')}\n"
+
+
+# The hash of the list of both files names the data set.
+DATA_SET_SHA256 = hashlib.sha256(
+    "".join(map(_listed, NEEDS["squad"].files[:2])).encode()
+).hexdigest()
 VECTOR_WIDTH, LETTER_WIDTH, LETTER_FEATURES = 100, 16, 64
 LONGEST_ANSWER = 20  # words
 FEWEST_SIGHTINGS = 2  # of a word that has a vector of its own
@@ -106,13 +118,14 @@ def train(
     warm_up(config, world)
     synchronise(world.device)
     yield Phase.DATA
-    training, tests, vocabulary, vectors = load(data_dir / "squad", config)
+    training, tests, vocabulary, vectors = load(data_dir, config)
     torch.manual_seed(seed)
     model = Reader(vocabulary, config, vectors).to(world.device)
     synchronise(world.device)
     yield Phase.TRAIN
     averaged = deepcopy(model).requires_grad_(False).eval()
     optimiser = make_optimiser(model, config)
+    rate_at = partial(cosine_rate, peak_share=config.warmup_share, peak=config.learning_rate)
     order = torch.Generator().manual_seed(seed)
     steps_per_epoch = max(1, len(training.examples) // config.batch_size)
     step = 0
@@ -120,15 +133,13 @@ def train(
         shuffled = torch.randperm(len(training.examples), generator=order)
         for chosen in shuffled.split(config.batch_size)[:steps_per_epoch]:  # the rest is dropped
             batch = [training.examples[i] for i in world.shard(chosen).tolist()]
-            rate = learning_rate_at(step, steps_per_epoch * config.epochs, config)
+            rate = rate_at(step, steps_per_epoch * config.epochs)
             loss = train_step(model, optimiser, collate(batch, world.device), rate, world)
             step += 1
             average(averaged, model, decay=min(config.ema_decay, step / (step + 10)))
         synchronise(world.device)
         yield Phase.EVAL
-        last_loss = world.mean(loss).item()
-        if not math.isfinite(last_loss):
-            raise TrainingDivergedError(f"the loss is {last_loss} at the end of epoch {epoch}")
+        check_loss(world.mean(loss).item(), epoch=epoch)
         quality = f1_of(averaged, tests, world.device)
         yield Measurement(epoch=epoch, samples=step * config.batch_size, quality=quality)
         if epoch < config.epochs:
@@ -259,8 +270,7 @@ def train_step(
     model: nn.Module, optimiser: torch.optim.Adam, batch: Batch, rate: float, world: World
 ) -> Tensor:
     """One step at the given learning rate; the loss of this process stays on the device."""
-    for group in optimiser.param_groups:
-        group["lr"] = rate
+    set_rate(optimiser, rate)
     starts, ends = model(batch.context, batch.question)
     loss = nn.functional.nll_loss(starts, batch.spans[:, 0])
     loss = loss + nn.functional.nll_loss(ends, batch.spans[:, 1])
@@ -270,25 +280,6 @@ def train_step(
     nn.utils.clip_grad_norm_(model.parameters(), GRADIENT_CLIP)
     optimiser.step()
     return loss.detach()
-
-
-def learning_rate_at(step: int, steps: int, config: SquadConfig) -> float:
-    """Up linearly over the warm-up share of all steps, then along a cosine to zero."""
-    peak_step = config.warmup_share * steps
-    if step < peak_step:
-        return config.learning_rate * (step + 1) / (peak_step + 1)
-    return (
-        config.learning_rate
-        * (1 + math.cos(math.pi * (step - peak_step) / (steps - peak_step)))
-        / 2
-    )
-
-
-def average(averaged: nn.Module, model: nn.Module, *, decay: float) -> None:
-    """Move the averaged weights towards the model's: averaged = decay * averaged + rest * model."""
-    with torch.no_grad():
-        for mean, weight in zip(averaged.parameters(), model.parameters(), strict=True):
-            mean.lerp_(weight, 1 - decay)
 
 
 def f1_of(model: nn.Module, tests: Encoded, device: str) -> float:
@@ -310,14 +301,17 @@ def predict(model: nn.Module, tests: Encoded, device: str) -> dict[str, str]:
     return answers
 
 
-def load(folder: Path, config: SquadConfig) -> tuple[Encoded, Encoded, Vocabulary, Tensor | None]:
+def load(data_dir: Path, config: SquadConfig) -> tuple[Encoded, Encoded, Vocabulary, Tensor | None]:
     """Training and test questions as numbers, their vocabulary, and word vectors if asked for."""
-    train_file, test_file = (read_published(folder, file) for file in (TRAIN_FILE, TEST_FILE))
+    train_file, test_file = (
+        read_questions(read_whole("squad", file, data_dir), file=str(data_dir / file.name))
+        for file in NEEDS["squad"].files[:2]
+    )
     train_words, test_words = words_of(train_file), words_of(test_file)
     glove: dict[str, list[float]] = {}
     if config.pretrained_vectors:
         wanted = {form for w in (*train_words, *test_words) for form in (w, w.lower())}
-        glove = read_vectors(folder / GLOVE_FILE, wanted)
+        glove = read_vectors(data_dir / "squad" / GLOVE_FILE, wanted)
     vocabulary = make_vocabulary(train_words, test_words, fewest=FEWEST_SIGHTINGS, named=glove)
     training = encode(train_file, vocabulary, longest_context=config.longest_context)
     tests = encode(test_file, vocabulary, longest_context=None)

@@ -65,7 +65,7 @@ def fetch(reference: str, data_dir: Path) -> None:
         if not found.is_usable:
             download(file, data_dir)
     if needs.archive is not None and not (data_dir / needs.folder).is_dir():
-        unpack(data_dir / needs.archive.name)
+        unpack(data_dir)
 
 
 def download(file: DataFile, data_dir: Path) -> None:

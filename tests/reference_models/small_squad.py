@@ -4,8 +4,7 @@ import hashlib
 import json
 import random
 
-from reference_models import squad
-from reference_models.squad_files import PublishedFile
+from reference_models import data
 
 NAMES = [f"Name{chr(97 + i)}" for i in range(12)]
 THINGS = [f"thing{chr(97 + i)}" for i in range(12)]
@@ -38,11 +37,10 @@ def questions_file(count, *, seed, shuffled=False):
 def publish(monkeypatch, folder, *, train, test):
     """Write both files and take their sizes and hashes for the published ones."""
     folder.mkdir(exist_ok=True)
-    for constant, name, text in (
-        ("TRAIN_FILE", "train-v1.1.json", train),
-        ("TEST_FILE", "dev-v1.1.json", test),
-    ):
+    files = []
+    for name, text in (("train-v1.1.json", train), ("dev-v1.1.json", test)):
         content = text.encode()
         (folder / name).write_bytes(content)
-        file = PublishedFile(name, len(content), hashlib.sha256(content).hexdigest())
-        monkeypatch.setattr(squad, constant, file)
+        digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        files.append(data.DataFile(f"squad/{name}", len(content), digest))
+    monkeypatch.setitem(data.NEEDS, "squad", data.Needs("squad", tuple(files)))

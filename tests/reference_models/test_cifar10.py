@@ -146,12 +146,6 @@ def test_images_are_centred_and_scaled_by_channel():
     assert got.tolist() == pytest.approx(expected, abs=1e-5)
 
 
-def test_schedule_is_a_triangle_of_the_given_peak():
-    assert cifar10.rates(4, 0.0) == [1.0, 0.75, 0.5, 0.25]
-    up_and_down = cifar10.rates(10, 0.4)
-    assert up_and_down == pytest.approx([0.2, 0.4, 0.6, 0.8, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6])
-
-
 def test_two_processes_share_each_batch_between_them():
     order = torch.arange(10)
     parts = [
@@ -237,24 +231,19 @@ def test_archive_is_unpacked_once_and_leaves_nothing_else(tmp_path, monkeypatch,
     assert names == ["cifar-10-batches-py", "cifar-10-python.tar.gz"]
     archive.unlink()
     assert len(read_cifar10(tmp_path)[0][0]) == 30
-    with pytest.raises(DataSetError, match="there is no CIFAR-10 in") as caught:
+    with pytest.raises(DataSetError, match="finishline benchmark fetch cifar10"):
         read_cifar10(tmp_path / "absent")
-    file = "cifar-10-python.tar.gz"
-    for said in ("curl", f"https://www.cs.toronto.edu/~kriz/{file}", f"{tmp_path}/absent/{file}"):
-        assert said in str(caught.value)
 
 
 def test_download_that_stopped_is_told_from_a_wrong_file(tmp_path, monkeypatch, batches):
     archive = write_archive(tmp_path, monkeypatch)
     whole = archive.read_bytes()
     archive.write_bytes(whole[:-100])
-    with pytest.raises(DataSetError, match=f"stopped at {len(whole) - 100:,} bytes") as caught:
+    with pytest.raises(DataSetError, match=f"is half there.*expected {len(whole):,} bytes"):
         read_cifar10(tmp_path)
-    assert f"expected {len(whole):,} bytes" in str(caught.value)
     archive.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    with pytest.raises(DataSetError, match="has the SHA-256") as caught:
+    with pytest.raises(DataSetError, match=f"is another file.*remove {archive}"):
         read_cifar10(tmp_path)
-    assert cifar10_files.ARCHIVE_SHA256 in str(caught.value)
     assert [path.name for path in tmp_path.iterdir()] == [archive.name]
 
 
@@ -263,12 +252,10 @@ def test_changed_or_missing_batch_is_named_with_its_checksum(tmp_path, batches, 
     path = tmp_path / "cifar-10-batches-py" / name
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(DataSetError, match=f"{name} has {len(content) // 2} bytes") as caught:
+    with pytest.raises(DataSetError, match=f"{name} is another file.*expected md5:"):
         read_cifar10(tmp_path)
-    expected = {**cifar10_files.TRAIN_MD5, **cifar10_files.TEST_MD5}[name]
-    assert f"the MD5 {expected}" in str(caught.value)
     path.unlink()
-    with pytest.raises(DataSetError, match=f"{name} cannot be read"):
+    with pytest.raises(DataSetError, match=f"{name} is missing"):
         read_cifar10(tmp_path)
 
 

@@ -56,17 +56,6 @@ def test_training_on_shuffled_bytes_does_not_get_below_their_frequencies(monkeyp
     assert not BENCHMARK.target.is_reached(best)
 
 
-def test_learning_rate_rises_then_falls_along_a_cosine_to_a_tenth():
-    config = grammar.configure({"batch_size": 128})
-    rates = [grammar.learning_rate_at(step, 101, config) for step in range(101)]
-    assert max(rates) == pytest.approx(0.006, rel=0.01)  # 0.003 at 32, twice that at four times it
-    assert rates.index(max(rates)) in (10, 11)
-    assert rates[11:] == sorted(rates[11:], reverse=True)
-    assert rates[0] < 0.001
-    assert rates[55] == pytest.approx(0.006 * 0.55, rel=0.03)  # half-way between 1 and 0.1
-    assert rates[-1] == pytest.approx(0.0006, rel=0.01)
-
-
 def test_calibrated_runs_beat_the_target_on_every_seed():
     runs = BENCHMARK.reference_runs_at(32)
     assert len({run.seed for run in runs}) >= 20

@@ -23,6 +23,7 @@ from reference_models import (
     UnknownReferenceError,
     cifar10,
     distributed,
+    grammar,
     imagenet,
     imagenet_files,
     load_reference,
@@ -32,6 +33,7 @@ from reference_models import (
 from reference_models.calibrate import epochs_to, summary
 from reference_models.distributed import Exchange, World, check_device, exposed_seconds, join
 from reference_models.muon import Muon, nesterov
+from reference_models.training import cosine_rate, linear_rate
 from tests.reference_models.two_processes import curves
 
 
@@ -322,11 +324,30 @@ def test_torchvision_that_is_absent_is_said_with_what_installs_it(tmp_path, monk
             ask()
 
 
-def test_learning_rate_follows_the_batch_size_and_the_triangle():
-    config = imagenet.configure({"batch_size": 512, "peak_share": 0.25})
-    assert config.learning_rate == pytest.approx(2 * 0.5)
-    rates = [imagenet.learning_rate_at(step, 8, config) for step in range(8)]
-    assert rates == pytest.approx([1 / 3, 2 / 3, 1, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6])
+def test_rates_rise_to_their_peak_and_fall_to_their_end():
+    triangle = [linear_rate(step, 8, peak_share=0.25, peak=2.0) for step in range(8)]
+    assert triangle == pytest.approx([2 / 3, 4 / 3, 2, 10 / 6, 8 / 6, 1, 4 / 6, 2 / 6])
+    assert [linear_rate(step, 4, peak_share=0.0, peak=1.0) for step in range(4)] == [
+        1,
+        3 / 4,
+        0.5,
+        0.25,
+    ]
+    for end in (0.0, 0.1):
+        rates = [
+            cosine_rate(step, 100, peak_share=0.1, peak=0.006, final_share=end)
+            for step in range(100)
+        ]
+        assert max(rates) == rates[10] == 0.006
+        assert rates[:11] == sorted(rates[:11])
+        assert rates[10:] == sorted(rates[10:], reverse=True)
+        assert rates[55] == pytest.approx(0.006 * (1 + end) / 2)  # Half-way down.
+        assert rates[-1] == pytest.approx(0.006 * end, abs=1e-5)
+
+
+def test_rates_at_other_batch_sizes_are_scaled():
+    assert imagenet.configure({"batch_size": 512}).learning_rate == pytest.approx(2 * 0.5)
+    assert grammar.configure({"batch_size": 128}).learning_rate == pytest.approx(2 * 0.003)
 
 
 def small_model():

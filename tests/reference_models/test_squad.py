@@ -2,19 +2,14 @@
 
 import json
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import torch
 
 from finishline.rules.benchmarks.benchmark import load_benchmark
-from reference_models import (
-    DataSetError,
-    squad,
-    squad_files,
-)
-from reference_models.squad_files import Answer, PublishedFile, read_published, read_questions
+from reference_models import DataSetError, squad
+from reference_models.squad_files import Answer, read_questions
 from reference_models.squad_metric import f1_score, mean_over_questions, normalise
 from reference_models.squad_text import cover, encode, make_vocabulary, split_words, text_of
 from tests.reference_models.small_squad import SMALL, publish, questions_file
@@ -51,7 +46,7 @@ def test_training_on_shuffled_answers_does_not_reach_the_target(monkeypatch, tmp
 def test_padding_changes_no_answer(facts):
     torch.manual_seed(0)
     config = squad.configure(SMALL)
-    training, _, vocabulary, _ = squad.load(facts / "squad", config)
+    training, _, vocabulary, _ = squad.load(facts, config)
     model = squad.Reader(vocabulary, config, None).eval()
     short = training.examples[0]
     question = [*short.question_words, *short.question_words]
@@ -76,21 +71,12 @@ def test_best_span_is_the_likeliest_that_is_neither_backwards_nor_too_long():
     assert squad.best_spans(starts, ends).tolist() == [[0, 19]]
 
 
-def test_learning_rate_rises_then_falls_to_zero():
-    config = squad.configure({"warmup_share": 0.1})
-    rates = [squad.learning_rate_at(step, 100, config) for step in range(100)]
-    assert max(rates) == rates[10] == config.learning_rate
-    assert all(a < b for a, b in pairwise(rates[:11]))
-    assert all(a > b for a, b in pairwise(rates[10:]))
-    assert rates[-1] < 1e-6
-
-
 def test_word_vectors_of_a_file_are_used_and_stay_as_they_are(facts):
     words = ["likes", "namea", "unheard"]
     lines = [f"{word} " + " ".join([f"{number}.5"] * 100) for number, word in enumerate(words)]
     (facts / "squad" / "glove.6B.100d.txt").write_text("\n".join(lines) + "\n")
     config = squad.configure(SMALL | {"pretrained_vectors": 1})
-    training, _, vocabulary, vectors = squad.load(facts / "squad", config)
+    training, _, vocabulary, vectors = squad.load(facts, config)
     numbers = vocabulary.numbers
     assert vectors[numbers["likes"]].tolist() == [0.5] * 100
     assert vectors[numbers["Namea"]].tolist() == [1.5] * 100  # by its small-letter form
@@ -115,30 +101,6 @@ def test_word_vectors_that_are_not_whole_say_what_to_do(facts, content, said):
         (facts / "squad" / "glove.6B.100d.txt").write_text(content)
     with pytest.raises(DataSetError, match=said):
         curve(start(facts, pretrained_vectors=1))
-
-
-def test_the_data_set_is_named_by_the_published_hashes():
-    """Computed by `printf '%s  %s\\n%s  %s\\n' ... | sha256sum`."""
-    listed = squad_files.checksum_list([squad_files.TRAIN_FILE, squad_files.TEST_FILE])
-    assert listed.splitlines() == [
-        "3527663986b8295af4f7fcdff1ba1ff3f72d07d61a20f487cb238a6ef92fd955  train-v1.1.json",
-        "95aa6a52d5d6a735563366753ca50492a658031da74f301ac5238b03966972c9  dev-v1.1.json",
-    ]
-
-
-def test_a_missing_file_says_what_to_download(tmp_path):
-    with pytest.raises(DataSetError, match=r"train-v1\.1\.json.*download https://"):
-        curve(start(tmp_path))
-
-
-def test_a_half_downloaded_file_is_told_from_a_wrong_one(tmp_path):
-    file = PublishedFile("dev-v1.1.json", 100, "0" * 64)
-    (tmp_path / file.name).write_text("{" * 60)
-    with pytest.raises(DataSetError, match="half-downloaded: 60 bytes; expected 100 bytes"):
-        read_published(tmp_path, file)
-    (tmp_path / file.name).write_text("{" * 100)
-    with pytest.raises(DataSetError, match="the SHA-256 is"):
-        read_published(tmp_path, file)
 
 
 def small_file(context, text, start, **others):

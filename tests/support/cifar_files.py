@@ -4,10 +4,11 @@ import hashlib
 import io
 import struct
 import tarfile
+from dataclasses import replace
 
 import numpy as np
 
-from reference_models import cifar10_files
+from reference_models import data
 
 
 def python2_pickle(images, labels):
@@ -42,14 +43,15 @@ def string(text):
 
 def write_cifar10(data_dir, monkeypatch, *, train, test):
     """Write the folder of batches and let the reader expect their checksums."""
-    folder = data_dir / "cifar-10-batches-py"
-    folder.mkdir(parents=True)
-    md5 = {}
-    for index, (images, labels) in enumerate(train, 1):
-        md5[f"data_batch_{index}"] = write_batch(folder / f"data_batch_{index}", images, labels)
-    monkeypatch.setattr(cifar10_files, "TRAIN_MD5", md5)
-    test_md5 = write_batch(folder / "test_batch", *test)
-    monkeypatch.setattr(cifar10_files, "TEST_MD5", {"test_batch": test_md5})
+    (data_dir / "cifar-10-batches-py").mkdir(parents=True)
+    names = [f"data_batch_{index}" for index in range(1, len(train) + 1)]
+    files = []
+    for name, (images, labels) in zip([*names, "test_batch"], [*train, test], strict=True):
+        place = f"cifar-10-batches-py/{name}"
+        md5 = write_batch(data_dir / place, images, labels)
+        files.append(data.DataFile(place, digest=f"md5:{md5}"))
+    needs = replace(data.NEEDS["cifar10"], files=tuple(files))
+    monkeypatch.setitem(data.NEEDS, "cifar10", needs)
 
 
 def write_batch(path, images, labels):
@@ -69,9 +71,10 @@ def write_archive(data_dir, monkeypatch):
     folder.rmdir()
     archive = data_dir / "cifar-10-python.tar.gz"
     archive.write_bytes(packed.getvalue())
-    monkeypatch.setattr(cifar10_files, "ARCHIVE_BYTES", len(packed.getvalue()))
     sha256 = hashlib.sha256(packed.getvalue()).hexdigest()
-    monkeypatch.setattr(cifar10_files, "ARCHIVE_SHA256", sha256)
+    needs = data.NEEDS["cifar10"]
+    file = replace(needs.archive, size_bytes=len(packed.getvalue()), digest=f"sha256:{sha256}")
+    monkeypatch.setitem(data.NEEDS, "cifar10", replace(needs, archive=file))
     return archive
 
 

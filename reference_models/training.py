@@ -1,0 +1,46 @@
+"""What trainings share: schedules of the learning rate, averaged weights, a loss that is none."""
+
+import math
+
+import torch
+from torch import nn
+
+from reference_models import TrainingDivergedError
+
+
+def linear_rate(step: int, steps: int, *, peak_share: float, peak: float) -> float:
+    """Up linearly to the peak over a share of all steps, then linearly to zero."""
+    peak_step = peak_share * steps
+    if step < peak_step:
+        return peak * (step + 1) / (peak_step + 1)
+    return peak * (steps - step) / (steps - peak_step)
+
+
+def cosine_rate(
+    step: int, steps: int, *, peak_share: float, peak: float, final_share: float = 0.0
+) -> float:
+    """Up linearly to the peak over a share of all steps, then a cosine to a share of the peak."""
+    peak_step = peak_share * steps
+    if step < peak_step:
+        return peak * (step + 1) / (peak_step + 1)
+    fall = (1 + math.cos(math.pi * (step - peak_step) / (steps - peak_step))) / 2
+    return peak * (final_share + (1 - final_share) * fall)
+
+
+def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate of every group of parameters."""
+    for group in optimiser.param_groups:
+        group["lr"] = rate
+
+
+def average(averaged: nn.Module, model: nn.Module, *, decay: float) -> None:
+    """Move the averaged weights towards the model's: averaged = decay * averaged + rest * model."""
+    with torch.no_grad():
+        for mean, weight in zip(averaged.parameters(), model.parameters(), strict=True):
+            mean.lerp_(weight, 1 - decay)
+
+
+def check_loss(loss: float, *, epoch: int) -> None:
+    """Raise TrainingDivergedError if the loss is no finite number."""
+    if not math.isfinite(loss):
+        raise TrainingDivergedError(f"the loss is {loss} at the end of epoch {epoch}")
