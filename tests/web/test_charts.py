@@ -413,8 +413,9 @@ def test_runs_of_a_side_have_its_colour():
         verification(kind="head_to_head", head_to_head=head_to_head(), runs_planned=6)
     )
     found = [t for t in figure.figure["data"] if t["meta"].get("view") == "seconds"]
-    drawn = [t for t in found if t["meta"]["paint"] == "series"]
-    assert [trace["meta"]["series"] for trace in drawn] == [0, 1, 1, 0, 0, 1]
+    drawn = [t for t in found if "run" in t["meta"]]
+    a, b = "front", "status-measured"
+    assert [trace["meta"]["paint"] for trace in drawn] == [b, a, a, b, b, a]
     assert [t["name"] for t in drawn if t["showlegend"]] == ["challenger", "holder"]
 
 

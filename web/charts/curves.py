@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from web.charts.parts import (
+    RUN,
     Chart,
     Row,
     Table,
@@ -51,7 +52,7 @@ class Curves:
         self.progress = "epochs" if self.by_epoch else "evaluations"
 
     def traces(
-        self, curve: Sequence[View], name: str, series: int, look: Mapping[str, Any]
+        self, curve: Sequence[View], name: str, paint: str | int, look: Mapping[str, Any]
     ) -> list[Trace]:
         """A curve once for each view, with at most so many points."""
         drawn = even_sample(list(enumerate(curve, start=1)), MOST_EVALUATIONS)
@@ -64,7 +65,7 @@ class Curves:
         }
         heights = [point["quality"] for _, point in drawn]
         return [
-            line(name, at, heights, series, **own, meta={"view": view})
+            line(name, at, heights, paint, **own, meta={"view": view})
             for view, at in places.items()
             for own in ({"hover": HOVER, "mode": "lines+markers", **look},)
         ]
@@ -151,8 +152,9 @@ def runs_chart(
     """
     drawn = Curves(runs, time)
     traces = [trace for each in ghosts for trace in ghost_traces(each, time)[:1]]
-    for order, run in enumerate(runs):
-        traces += drawn.traces(run["curve"], label(run["file"]), order, {"marker": {"size": 5}})
+    look = RUN | {"showlegend": False}
+    for run in runs:
+        traces += drawn.traces(run["curve"], label(run["file"]), "status-measured", look)
     longest = drawn.longest if drawn.by_epoch else []
     places = [_place(point["index"], longest) for point in control_points]
     rows = evaluations_table([(run["file"], run) for run in runs], target, first="Run")

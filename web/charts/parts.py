@@ -22,6 +22,8 @@ SYMBOLS = {
     "contradicted": "x",
 }
 LONGEST_LABEL = 32
+# A run is a thin line of one colour: many of them show where they lie together.
+RUN: dict[str, Any] = {"mode": "lines+markers", "width": 1.25, "opacity": 0.6, "marker": {"size": 4}}
 _FEWEST_TICKS = 3
 # Seconds that read well as H:MM:SS, and fewer of them for ranges of several powers of ten.
 _HOURS = (1, 2, 5, 10, 20, 50, 100, 200)
@@ -95,7 +97,7 @@ def chart(traces: Iterable[Trace], table: Table, **layout: Any) -> Chart:
     known = {
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
-        "margin": {"l": 56, "r": 16, "t": 12, "b": 48},
+        "margin": {"l": 48, "r": 16, "t": 32, "b": 48},
         "hovermode": "closest",
         "legend": {
             "orientation": "h",
@@ -289,7 +291,7 @@ def target_line(target: View) -> dict[str, Any]:
         "y0": value,
         "y1": value,
         "line": {"width": 1.5, "dash": "dash"},
-        "label": {"text": f"target {value:g}", "textposition": "start", "yanchor": "top"},
+        "label": {"text": f"target {value:g}", "textposition": "end", "yanchor": "bottom"},
     }
 
 

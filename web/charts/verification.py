@@ -6,9 +6,10 @@ from statistics import fmean
 from typing import Any
 
 from finishline.rules.benchmarks.quality import GREATEST
-from finishline.rules.verification.head_to_head import SIDES, Side
+from finishline.rules.verification.head_to_head import Side
 from web.charts.curves import HOVER, ghost_traces
 from web.charts.parts import (
+    RUN,
     Chart,
     Row,
     Table,
@@ -104,7 +105,8 @@ def _extended(pace: Sequence[float], places: Sequence[int]) -> list[float]:
 
 def _run(verification: View, run: int, curve: Sequence[View], time: TimeFormat) -> Iterable[Trace]:
     side = side_of(verification, run)
-    name, look, told = f"run {run + 1}", {}, HOVER
+    name, told = f"run {run + 1}", HOVER
+    look: dict[str, Any] = {"showlegend": False}
     if side is not None:  # One colour and one name for all runs of a side.
         told = f"{HOVER}<extra>{name}, {side}</extra>"
         is_first = verification["head_to_head"]["order"].index(side) == run
@@ -118,11 +120,10 @@ def _run(verification: View, run: int, curve: Sequence[View], time: TimeFormat) 
             name,
             at,
             [point["quality"] for point in curve],
-            run if side is None else SIDES.index(side),
+            "front" if side == "holder" else "status-measured",
             hover=told,
-            mode="lines+markers",
-            marker={"size": 5},
             meta={"run": run, "view": view},
+            **RUN,
             **look,
         )
 
@@ -158,7 +159,7 @@ def _evaluations(verification: View, done: Mapping[int, Sequence[View]], *, is_c
 
 NO_PAIR = "No pair could be compared: other programs disturbed each, or the infrastructure failed."
 NONE_REACHED = "No run reached the target."
-SIDE_SYMBOLS: dict[Side, str] = {"challenger": "circle", "holder": "square-open"}
+SIDE_SYMBOLS: dict[Side, str] = {"challenger": "circle", "holder": "circle-open"}
 
 
 def head_to_head_chart(head_to_head: View, time: TimeFormat = SECONDS) -> Chart:
@@ -216,7 +217,7 @@ def _dots(pairs: Iterable[View], side: Side, scale: float) -> Trace:
         side,
         [pair["number"] for pair in reached],
         [pair[side]["seconds"] / scale for pair in reached],
-        SIDES.index(side),
+        "front" if side == "holder" else "status-measured",
         symbol=SIDE_SYMBOLS[side],
         hover=f"%{{y:.5~g}}<extra>{side}, pair %{{x}}</extra>",
     )

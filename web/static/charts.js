@@ -68,8 +68,9 @@
   const short = (text, most) => text?.length > most ? `${text.slice(0, most - 1)}…` : text;
 
   const paintAxis = (axis, colour) => ({
-    ...axis, gridcolor: colour("grid"), zerolinecolor: colour("line"), linecolor: colour("line"),
-    tickfont: { color: colour("soft") }, title: { ...axis?.title, font: { color: colour("soft"), size: 13 } },
+    zeroline: false, ...axis, gridcolor: colour("grid"), zerolinecolor: colour("line"), linecolor: colour("edge"),
+    tickcolor: colour("edge"), tickfont: { color: colour("soft") },
+    title: { ...axis?.title, font: { color: colour("soft"), size: 14 } },
     ...(narrow.matches && axis?.ticktext && { ticktext: axis.ticktext.map((text) => short(text, NARROW_TICK)) }),
   });
 
@@ -79,19 +80,28 @@
     return layout.height + (narrow.matches ? 19 * Math.max(names - 2, 0) : 0);
   };
 
+  // A target is the finish line: two rows of squares.
+  const finishLine = (shape, colour) => [["3px,3px", 1.5], ["0px,3px,3px,0px", -1.5]].map(([dash, at], row) => ({
+    ...shape, ysizemode: "pixel", yanchor: shape.y0, y0: at, y1: at,
+    line: { width: 3, dash, color: colour("ink") },
+    label: row ? undefined : { ...shape.label, font: { color: colour("ink"), size: 14 } },
+  }));
+
+  // The name of the vertical axis is a line of text above it.
+  const nameOf = (axis, colour) => ({
+    text: axis?.title?.text ?? "", showarrow: false, xref: "paper", yref: "paper", x: 0, y: 1,
+    xanchor: "left", yanchor: "bottom", yshift: 8, font: { color: colour("soft"), size: 14 },
+  });
+
   const paintLayout = (layout, data, colour) => ({
     ...layout,
     height: heightOf(layout, data),
-    font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: colour("ink") },
-    xaxis: paintAxis(layout.xaxis, colour),
-    yaxis: paintAxis(layout.yaxis, colour),
-    shapes: (layout.shapes ?? []).map((shape) => ({
-      ...shape,
-      line: { ...shape.line, color: colour("target") },
-      label: { ...shape.label, font: { color: colour("target"), size: 12 } },
-    })),
+    font: { family: getComputedStyle(document.body).fontFamily, size: 14, color: colour("ink") },
+    xaxis: { showgrid: false, showline: true, ticks: "outside", ...paintAxis(layout.xaxis, colour) },
+    yaxis: { ...paintAxis(layout.yaxis, colour), title: { text: "" }, nticks: 6 },
+    annotations: [...(layout.annotations ?? []), nameOf(layout.yaxis, colour)],
+    shapes: (layout.shapes ?? []).flatMap((shape) => finishLine(shape, colour)),
     hoverlabel: { bgcolor: colour("surface"), bordercolor: colour("soft"), font: { color: colour("ink") }, align: "left" },
-    modebar: { bgcolor: "rgba(0,0,0,0)", color: colour("soft"), activecolor: colour("ink") },
     dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
   });
 
@@ -179,9 +189,7 @@
       const shown = oneView(chart.figure, chart.view);
       const layout = paintLayout({ ...shown.layout, datarevision: ++chart.revision }, shown.data, colour);
       return Plotly.react(plot, shown.data.map((t) => paintTrace(t, colour)), layout, {
-        responsive: true, displaylogo: false, displayModeBar: narrow.matches ? false : "hover",
-        showSendToCloud: false, // A button that would upload the chart to another host.
-        modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+        responsive: true, displayModeBar: false,
       });
     };
     plot.replaceChildren();

@@ -36,7 +36,7 @@
     if (!chart) return;
     const { scale = 1 } = chart.figure.layout.meta;
     for (const trace of chart.figure.data) {
-      if (trace.meta?.paint !== "series") continue;
+      if (trace.meta?.run === undefined) continue;
       const points = runs.get(trace.meta.run)?.points ?? [];
       trace.x = points.map((point, place) => (trace.meta.view === "seconds" ? point.seconds / scale : place + 1));
       trace.y = points.map((point) => point.quality);
