@@ -84,13 +84,13 @@ def test_board_leads_to_its_numbers_as_filtered(claim, client):
 def test_result_tab_shows_the_runs_that_make_the_time(verify, replay, client):
     verify()
     here = f"/submissions/{replay.submission_id}"
-    assert "Its measured runs" not in read(client, here)
+    assert "runs that make" not in read(client, here)
     verify(replay.submission_id)
     page = read(client, here)
     runs = client.get(f"/api/v1{here}").json()["measured_runs"]
 
-    assert "Its measured runs" in page
-    drawn = page.split("Its measured runs")[1].split("</section>")[0]
+    assert "runs that make" in page
+    drawn = page.split("runs that make")[1].split("</section>")[0]
     assert all(f"run {number}" in drawn for number in range(1, runs + 1))
     rows = drawn.split("<tbody>")[1].count("<tr>")  # The same curves, without scripts.
     assert rows >= 2 * runs

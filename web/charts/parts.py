@@ -23,7 +23,8 @@ SYMBOLS = {
 }
 LONGEST_LABEL = 32
 # A run is a thin line of one colour: many of them show where they lie together.
-RUN: dict[str, Any] = {"mode": "lines+markers", "width": 1.25, "opacity": 0.6, "marker": {"size": 4}}
+LOOK = {"width": 1.25, "opacity": 0.6, "marker": {"size": 5}}
+RUN: dict[str, Any] = {"mode": "lines+markers"} | LOOK
 _FEWEST_TICKS = 3
 # Seconds that read well as H:MM:SS, and fewer of them for ranges of several powers of ten.
 _HOURS = (1, 2, 5, 10, 20, 50, 100, 200)
@@ -291,7 +292,7 @@ def target_line(target: View) -> dict[str, Any]:
         "y0": value,
         "y1": value,
         "line": {"width": 1.5, "dash": "dash"},
-        "label": {"text": f"target {value:g}", "textposition": "end", "yanchor": "bottom"},
+        "label": {"text": f"target {value:g}", "textposition": "start", "yanchor": "top"},
     }
 
 
