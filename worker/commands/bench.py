@@ -2,10 +2,10 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from errno import EISDIR
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import RenderableType
@@ -21,7 +21,7 @@ from finishline.rules.errors import RuleError
 from finishline.rules.submissions.claim import check_precision, check_settings, reference_of
 from worker.bench.generation import GenerationBench, run_generation
 from worker.bench.kernel_list import ON_PROCESSORS, Kernel, read_kernels, run_kernels
-from worker.bench.model import PHASES, ModelBench, run_model
+from worker.bench.model import ModelBench, PrecisionName, run_model
 from worker.bench.runs import BenchError, ReferenceBench, Say, require, run_machine, run_reference
 from worker.bench.scaling import Scaling, run_scaling
 from worker.child_process import measure_apart
@@ -39,6 +39,9 @@ from worker.commands.tables import (
 from worker.local import hyperparameters, read_setting
 
 BENCH_SECONDS, KERNEL_SECONDS, PROFILE_SECONDS = 5.0, 1.0, 3600.0
+LEAST = 1e-6
+Phase = Literal["inference", "training"]
+Scenario = Literal["single-stream", "offline", "server"]
 Result = Mapping[str, Any]
 Run = Callable[[Say], Result]
 
@@ -58,9 +61,7 @@ Device = Annotated[
 Steps = Annotated[int, typer.Option("--steps", min=1, max=1000, help="Training steps to time.")]
 Name = Annotated[str, typer.Argument(help="A benchmark's id, or the path of its file.")]
 Out = Annotated[Path | None, typer.Option(help="Also write the result to this file (JSON).")]
-Precision = Annotated[
-    str | None, typer.Option(help="Of a model: fp32 (default), tf32, bf16, fp16 or fp8.")
-]
+Precision = Annotated[PrecisionName | None, typer.Option(help="Of a model (default: fp32).")]
 BatchSizes = Annotated[str | None, typer.Option(help="Of a model, such as 1,8 (default).")]
 
 
@@ -72,13 +73,14 @@ def train(
     precision: Precision = None,
     batch_sizes: BatchSizes = None,
     phase: Annotated[
-        str | None, typer.Option(help="Of a model: inference,training (default) or one of them.")
+        Phase | None, typer.Option(help="One phase of a model alone; by default both.")
     ] = None,
     tokens: Annotated[
-        int | None, typer.Option(help="Tokens of a sample of hf:roberta (default: 128).")
+        int | None, typer.Option(min=1, help="Tokens of a sample of hf:roberta (default: 128).")
     ] = None,
     usd_per_hour: Annotated[
-        float | None, typer.Option(help="Price of this machine, for a model's samples per dollar.")
+        float | None,
+        typer.Option(min=LEAST, help="Price of this machine, for a model's samples per dollar."),
     ] = None,
     seconds: Seconds = BENCH_SECONDS,
     device: Device = None,
@@ -107,13 +109,11 @@ def train(
         _refuse(_given(set=settings), "a model")
 
         def run(say: Say) -> Result:
-            lists = _given(
-                batch_sizes=batch_sizes and _read_batch_sizes(batch_sizes),
-                phases=phase and _read_phases(phase),
-            )
-            more = _given(precision=precision, tokens=tokens, usd_per_hour=usd_per_hour)
-            chosen = choose_device(device)
-            asked = ModelBench(target, chosen, **how, **more, **lists)
+            more = _given(
+                precision=precision, tokens=tokens, usd_per_hour=usd_per_hour,
+                batch_sizes=_read_batch_sizes(batch_sizes), phases=phase and (phase,),
+            )  # fmt: skip
+            asked = ModelBench(target, choose_device(device), **how, **more)
             return run_model(asked, measure_apart, say)
 
     else:
@@ -155,23 +155,21 @@ def generate(
         str, typer.Argument(metavar="grammar|SPEC", help="The benchmark grammar, or a model.")
     ],
     scenario: Annotated[
-        str, typer.Option(help="single-stream, offline or server, as MLPerf names them.")
+        Scenario, typer.Option(help="How requests arrive, as MLPerf names it.")
     ] = "offline",
-    prompt_tokens: Annotated[
-        int | None, typer.Option(help="Tokens of a prompt (default: 32).")
-    ] = None,
-    output_tokens: Annotated[
-        int | None, typer.Option(help="Tokens made for each (default: 32).")
-    ] = None,
-    requests: Annotated[int | None, typer.Option(help="Requests in all (default: 64).")] = None,
+    prompt_tokens: Annotated[int, typer.Option(min=1, help="Tokens of a prompt.")] = 32,
+    output_tokens: Annotated[int, typer.Option(min=1, help="Tokens made for each.")] = 32,
+    requests: Annotated[int, typer.Option(min=1, help="Requests in all.")] = 64,
     no_kv_cache: Annotated[
         bool, typer.Option("--no-kv-cache", help="Gives the whole text again for each token.")
     ] = False,
     rate: Annotated[
-        float | None, typer.Option(help="Requests per second that arrive at a server (Poisson).")
+        float | None,
+        typer.Option(min=LEAST, help="Requests per second that arrive at a server (Poisson)."),
     ] = None,
     p99_seconds: Annotated[
-        float | None, typer.Option(help="Bound of the latency's 99th percentile, for p99_met.")
+        float | None,
+        typer.Option(min=LEAST, help="Bound of the latency's 99th percentile, for p99_met."),
     ] = None,
     precision: Precision = None,
     batch_sizes: BatchSizes = None,
@@ -186,14 +184,20 @@ def generate(
         )
 
     def run(say: Say) -> Result:
-        given = _given(
-            prompt_tokens=prompt_tokens, output_tokens=output_tokens, requests=requests, rate=rate,
-            p99_seconds=p99_seconds, precision=precision,
-            batch_sizes=batch_sizes and _read_batch_sizes(batch_sizes),
-        )  # fmt: skip
-        chosen = choose_device(device)
-        how: dict[str, Any] = {"threads": threads, "kv_cache": not no_kv_cache}
-        asked = GenerationBench(target, scenario, chosen, **how, **given)
+        asked = GenerationBench(
+            target,
+            scenario,
+            choose_device(device),
+            precision=precision or "fp32",
+            batch_sizes=_read_batch_sizes(batch_sizes) or (),
+            prompt_tokens=prompt_tokens,
+            output_tokens=output_tokens,
+            requests=requests,
+            kv_cache=not no_kv_cache,
+            rate=rate,
+            p99_seconds=p99_seconds,
+            threads=threads,
+        )
         return run_generation(asked, measure_apart, say)
 
     _measure(screen, run, out)
@@ -237,7 +241,7 @@ def scale(
 ) -> None:
     """Time a reference's training steps in several processes, and their all-reduce."""
     require_training_packages("bench scale")
-    counts = _read_processes(processes)
+    counts = _read_numbers(processes, "--processes", most=max(2, os.cpu_count() or 1))
     if strong == weak:
         raise UsageError("Choose one of --strong and --weak.")
     definition = _trainable(benchmark, benchmarks_dir)
@@ -345,35 +349,19 @@ def check_kernels(file: Path, device: str | None) -> tuple[str, tuple[Kernel, ..
     return chosen, kernels
 
 
-def _read_processes(text: str) -> list[int]:
-    """Numbers of processes in the order given. Raises CliError beyond this machine's processors."""
-    most = max(2, os.cpu_count() or 1)
+def _read_numbers(text: str, option: str, *, most: int) -> list[int]:
+    """The whole numbers of a list such as 1,8. Raises UsageError."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() and 0 < int(part[:9]) <= most for part in parts):
         raise UsageError(
-            f"--processes is {text!r}; expected whole numbers from 1 to {most}, the processors "
-            "here, with commas between them."
+            f"{option} is {text!r}; expected whole numbers from 1 to {most}, with commas between "
+            "them."
         )
-    return list(dict.fromkeys(int(part) for part in parts))
+    return list(dict.fromkeys(map(int, parts)))
 
 
-def _read_batch_sizes(text: str) -> Sequence[int]:
-    """The batch sizes of a list such as 1,8. Raises RuleError."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdigit() and 0 < int(part) < 10**6 for part in parts):
-        raise RuleError(
-            f"{text!r} is no list of batch sizes", field="batch-sizes", expected="such as 1,8"
-        )
-    return list(dict.fromkeys(int(part) for part in parts))
-
-
-def _read_phases(text: str) -> Sequence[str]:
-    parts = [part.strip() for part in text.split(",")]
-    if not set(parts) <= set(PHASES):
-        raise RuleError(
-            f"{text!r} is no list of phases", field="phase", expected="inference, training or both"
-        )
-    return list(dict.fromkeys(parts))
+def _read_batch_sizes(text: str | None) -> list[int] | None:
+    return (text and _read_numbers(text, "--batch-sizes", most=10**6)) or None
 
 
 def _refuse(given: Mapping[str, Any], target: str) -> None:

@@ -2,13 +2,15 @@
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from finishline.cli.tables import ABSENT, FittingTable, make_table
 
 MIB, GIGA = 2**20, 1e9
 Row = tuple[str, str, str]
+Columns = tuple[tuple[str, str, float, str], ...]
+"""Of each column of figures its heading, field, factor and unit."""
 
 
 def bench_table(result: Mapping[str, Any]) -> FittingTable:
@@ -88,67 +90,82 @@ def results_csv(result: Mapping[str, Any]) -> str:
     return written.getvalue()
 
 
-def model_table(result: Mapping[str, Any]) -> FittingTable:
-    names = ("samples/s", "batch, p50", "MFU", "samples/J", "samples/USD", "peak memory")
-    table = make_table("phase", "batch", *names, right=("batch", *names))
-    for one in result["results"]:
+MODEL: Columns = (
+    ("samples/s", "samples_per_second", 1, ""),
+    ("batch, p50", "batch_seconds.p50", 1, " s"),
+    ("MFU", "mfu", 100, " %"),
+    ("samples/J", "samples_per_joule", 1, ""),
+    ("samples/USD", "samples_per_dollar", 1, ""),
+    ("peak memory", "peak_memory_bytes", 1 / MIB, " MiB"),
+)
+KERNEL: Columns = (
+    ("p50", "seconds.p50", 1, " s"),
+    ("mean", "seconds.mean", 1, " s"),
+    ("GFLOP/s", "flops_per_second", 1 / GIGA, ""),
+    ("GB/s", "bytes_per_second", 1 / GIGA, ""),
+)
+GENERATION: Columns = (
+    ("tokens/s", "tokens_per_second", 1, ""),
+    ("requests/s", "requests_per_second", 1, ""),
+    ("TTFT p50", "ttft_seconds.p50", 1, " s"),
+    ("TPOT p50", "tpot_seconds.p50", 1, " s"),
+    ("latency p50", "latency_seconds.p50", 1, " s"),
+    ("latency p99", "latency_seconds.p99", 1, " s"),
+)
+POINTS: Columns = (
+    ("step", "step_seconds", 1, " s"),
+    ("samples/s", "samples_per_second", 1, ""),
+    ("speedup", "speedup", 1, ""),
+    ("efficiency", "efficiency", 1, ""),
+    ("communication", "communication_share", 100, " %"),
+    ("predicted step", "predicted_step_seconds", 1, " s"),
+)
+
+
+def _table(
+    rows: Sequence[Mapping[str, Any]], words: Mapping[str, str], figures: Columns
+) -> FittingTable:
+    """A row for each result: words by their headings, then figures."""
+    right = [heading for heading, *_ in figures]
+    table = make_table(*words, *right, right=("batch", "n", *right))
+    for row in rows:
         table.add_row(
-            one["phase"],
-            str(one["batch_size"]),
-            _figure(one["samples_per_second"]),
-            _figure(one["batch_seconds"]["p50"], " s"),
-            _figure(one["mfu"] and 100 * one["mfu"], " %"),
-            _figure(one["samples_per_joule"]),
-            _figure(one["samples_per_dollar"]),
-            _figure(one["peak_memory_bytes"] and one["peak_memory_bytes"] / MIB, " MiB"),
+            *(str(_field(row, path)) for path in words.values()),
+            *(_figure(_field(row, path), unit, scale) for _, path, scale, unit in figures),
         )
     return table
+
+
+def _field(row: Any, path: str) -> Any:
+    for name in path.split("."):
+        row = row and row[name]
+    return row
+
+
+def model_table(result: Mapping[str, Any]) -> FittingTable:
+    return _table(result["results"], {"phase": "phase", "batch": "batch_size"}, MODEL)
 
 
 def model_lines(result: Mapping[str, Any]) -> Iterator[str]:
     """The model's size and work, in words."""
-    flops = _figure(result["flops_per_sample"] and result["flops_per_sample"] / GIGA, " GFLOP")
+    flops = _figure(result["flops_per_sample"], " GFLOP", 1 / GIGA)
     yield f"{result['parameters']:,} parameters; {flops} a sample forward; {result['precision']}"
 
 
 def kernel_table(result: Mapping[str, Any]) -> FittingTable:
-    names = ("p50", "mean", "n", "GFLOP/s", "GB/s")
-    table = make_table("kernel", "pass", "precision", "shape", *names, right=names)
-    for row in result["kernels"]:
-        seconds = row["seconds"]
-        shape = [f"{name} {n}" for name, n in row["shape"].items() if not isinstance(n, bool)]
-        shape += [name for name, value in row["shape"].items() if value is True]
-        table.add_row(
-            row["kind"],
-            row["pass"],
-            row["precision"],
-            ", ".join(shape),
-            f"{seconds['p50']:.4g} s",
-            f"{seconds['mean']:.4g} s",
-            str(seconds["n"]),
-            *(
-                ABSENT if row[rate] is None else f"{row[rate] / GIGA:.4g}"
-                for rate in ("flops_per_second", "bytes_per_second")
-            ),
-        )
-    return table
+    names = ("pass", "precision", "shape")
+    words = {"kernel": "kind", **{name: name for name in names}, "n": "seconds.n"}
+    rows = [row | {"shape": _shape(row["shape"])} for row in result["kernels"]]
+    return _table(rows, words, KERNEL)
+
+
+def _shape(shape: Mapping[str, int | bool]) -> str:
+    numbers = [f"{name} {n}" for name, n in shape.items() if not isinstance(n, bool)]
+    return ", ".join([*numbers, *(name for name, value in shape.items() if value is True)])
 
 
 def generation_table(result: Mapping[str, Any]) -> FittingTable:
-    names = ("tokens/s", "requests/s", "TTFT p50", "TPOT p50", "latency p50", "latency p99")
-    table = make_table("scenario", "batch", *names, right=("batch", *names))
-    for one in result["generation"]["results"]:
-        table.add_row(
-            result["generation"]["scenario"],
-            str(one["batch_size"]),
-            f"{one['tokens_per_second']:.4g}",
-            f"{one['requests_per_second']:.4g}",
-            _figure((one["ttft_seconds"] or {}).get("p50"), " s"),
-            _figure((one["tpot_seconds"] or {}).get("p50"), " s"),
-            _figure((one["latency_seconds"] or {}).get("p50"), " s"),
-            _figure((one["latency_seconds"] or {}).get("p99"), " s"),
-        )
-    return table
+    return _table(result["generation"]["results"], {"batch": "batch_size"}, GENERATION)
 
 
 def generation_lines(result: Mapping[str, Any]) -> Iterator[str]:
@@ -156,26 +173,21 @@ def generation_lines(result: Mapping[str, Any]) -> Iterator[str]:
     found = result["generation"]
     cache = "with" if found["kv_cache"] else "without"
     yield (
-        f"{found['prompt_tokens']} tokens in, {found['output_tokens']} out, {cache} a cache of "
-        f"keys and values; requests arrive {found['arrivals']}"
+        f"{found['scenario']}: {found['prompt_tokens']} tokens in, {found['output_tokens']} out, "
+        f"{cache} a cache of keys and values; requests arrive {found['arrivals']}"
     )
     if found["p99_met"] is not None:
         word = "within" if found["p99_met"] else "beyond"
         yield f"99th percentile of the latency: {word} {found['p99_seconds']:g} s"
 
 
-def _figure(value: float | None, unit: str = "") -> str:
-    return ABSENT if value is None else f"{value:.4g}{unit}"
+def _figure(value: float | None, unit: str = "", scale: float = 1) -> str:
+    return ABSENT if value is None else f"{value * scale:.4g}{unit}"
 
 
 def points_table(result: Mapping[str, Any]) -> FittingTable:
-    names = ("step_seconds", "samples_per_second", "speedup", "efficiency",
-             "communication_share", "predicted_step_seconds")  # fmt: skip
-    table = make_table("processes", "batch", *(name.replace("_", " ") for name in names))
-    for point in result["points"]:
-        figures = [ABSENT if point[name] is None else f"{point[name]:.4g}" for name in names]
-        table.add_row(str(point["processes"]), str(point["batch_size"]), *figures)
-    return table
+    words = {"processes": "processes", "batch": "batch_size"}
+    return _table(result["points"], words, POINTS)
 
 
 def parts_table(result: Mapping[str, Any]) -> FittingTable:
