@@ -1,6 +1,5 @@
 """The name of a row on every page: count and accelerator, with its submitter and system."""
 
-import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
@@ -82,15 +81,6 @@ def models_lead(rows: Iterable[View]) -> bool:
     """Whether models tell the rows of a board apart and hardware, equal in all, does not."""
     rows = list(rows)
     return models_differ(rows) and len({hardware(row) for row in rows}) == 1
-
-
-@lru_cache(maxsize=512)
-def metric(name: str) -> str:
-    """A metric as people say it: "top-1 accuracy" for top1Accuracy, "F1" for f1Score."""
-    if name == "f1Score":
-        return "F1"
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[0-9])(?=[A-Z])|_", " ", name).split()
-    return " ".join(re.sub(r"(?<=[a-z])(?=[0-9])", "-", word).lower() for word in words)
 
 
 MEANINGS: dict[Evidence, str] = {

@@ -9,6 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from finishline.rules import ranking
+from finishline.rules.benchmarks.quality import metric_words
 from finishline.rules.scoring.violations import WAIVABLE
 from finishline.rules.text import count_text, significant
 from finishline.rules.verification.purposes import PURPOSES, is_in_box
@@ -99,7 +100,7 @@ FILTERS: tuple[Callable[..., Any], ...] = (
     formats.milliseconds, formats.minute, formats.money, formats.number, formats.percent,
     formats.price, formats.quality, formats.seconds_exact, significant, formats.small_money,
     formats.unbroken, formats.visible, formats.web_address, formats.web_host, names.byline,
-    names.metric, compare.ratio,
+    compare.ratio,
 )  # fmt: skip
 
 
@@ -119,7 +120,8 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update({each.__name__: each for each in FILTERS}, counted=count_text)
+    made.filters.update({each.__name__: each for each in FILTERS})
+    made.filters.update(counted=count_text, metric=metric_words)
     made.globals.update({each.__name__: each for each in FUNCTIONS})
     made.globals.update(
         accelerator_of=names.accelerator_of_system,

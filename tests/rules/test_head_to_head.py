@@ -392,7 +392,7 @@ def test_runs_below_the_target_prove_nothing_after_the_last_pair(digits):
     head_to_head = judge_head_to_head(pairs, Contest(10), fixed)
     assert (head_to_head.outcome, head_to_head.next_pairs) == ("not_proven", 0)
     sentence = (
-        "not proven, the challenger's mean top1Accuracy at its stop is not proven to be beyond"
+        "not proven, the challenger's mean top-1 accuracy at its stop is not proven to be beyond"
     )
     assert head_to_head_sentence(head_to_head).startswith(sentence)
 

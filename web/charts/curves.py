@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from finishline.rules.benchmarks.quality import metric_words
 from web.charts.parts import (
     RUN,
     Chart,
@@ -30,7 +31,6 @@ from web.charts.parts import (
 )
 from web.compare import LETTERS
 from web.formats import SECONDS, TimeFormat, number, quality, seconds_exact
-from web.names import metric
 
 NOTHING = "No ranked submission here has a curve of two evaluations."
 MOST_EVALUATIONS = 200
@@ -221,7 +221,8 @@ def board_curves_chart(
     lower and upper of each evaluation of the reference. They are of epochs, so they stand on that
     view alone. The table has a row for each run.
     """
-    figures = ("Evaluations", "Last epoch", "Last evaluation", f"Best {metric(target['metric'])}")
+    best = f"Best {metric_words(target['metric'])}"
+    figures = ("Evaluations", "Last epoch", "Last evaluation", best)
     rows = entry_table(
         (
             entry_row(one["entry"], run["file"], *_cells(run, target, time))

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from finishline.rules.benchmarks.quality import metric_words
 from finishline.rules.ranking import check_of_row
 from web.formats import DASH, TimeFormat
-from web.names import byline, entry_title, hardware, metric
+from web.names import byline, entry_title, hardware
 
 Figure = dict[str, Any]
 Trace = dict[str, Any]
@@ -277,7 +278,7 @@ def quality_axis(target: View) -> dict[str, Any]:
     more: dict[str, Any] = {}
     if largest is not None:
         more["autorangeoptions"] = {"clipmin": 0, "clipmax": largest * 1.02}
-    return axis(f"{plain(metric(target['metric']))} ({unit})", **more)
+    return axis(f"{plain(metric_words(target['metric']))} ({unit})", **more)
 
 
 def target_line(target: View) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """Quality targets of a run, in one metric or in several at once."""
 
+import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from typing import Annotated, Literal
 
 from annotated_types import Ge
@@ -19,6 +21,15 @@ UNITS: Mapping[str, float] = {"percent": 100.0, "fraction": 1.0}
 GREATEST: Mapping[str, float] = {**UNITS, "BLEU": 100.0}
 # Smallest and largest quality, apart from 0, where the unit sets no bound. None is near these.
 SMALLEST_QUALITY, LARGEST_QUALITY = 1e-12, 1e6
+
+
+@lru_cache(maxsize=512)
+def metric_words(name: str) -> str:
+    """A metric as people say it: "top-1 accuracy" for top1Accuracy, "F1" for f1Score."""
+    if name == "f1Score":
+        return "F1"
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", " ", name).split()
+    return " ".join(re.sub(r"(?<=[a-z])(?=[0-9])", "-", word).lower() for word in words)
 
 
 @dataclass(frozen=True)
@@ -88,6 +99,11 @@ class QualityTarget:
         if self.floor is None:
             return False
         return quality > self.floor if self.direction == "higher" else quality < self.floor
+
+    @property
+    def called(self) -> str:
+        """The metric as people say it."""
+        return metric_words(self.metric)
 
     @property
     def greatest(self) -> float | None:

@@ -74,7 +74,7 @@ def _judge_reach(benchmark: Benchmark, trained: Sequence[ReplayRun], *, planned:
     at_target = [evaluation_at_target(benchmark, run) for run in trained]
     times = [None if found is None else found.seconds for found in at_target]
     reached = sum(time is not None for time in times)
-    target = f"{benchmark.target.metric} {benchmark.target.value:g}"
+    target = f"{benchmark.target.called} {benchmark.target.value:g}"
     numbers = {"reached": float(reached), "started": float(len(trained))}
     message = f"{reached} of {count_text(len(trained), 'run')} reached {target}"
     if measured_seconds(times) is not None:
@@ -120,7 +120,7 @@ def _judge_control(benchmark: Benchmark, controls: Sequence[ReplayRun]) -> Reaso
     found = [each.quality for run in controls for each in run.evaluations]
     best = target.best(found) if found else None
     numbers = {"needed": needed.value} | ({} if best is None else {"best": best})
-    reached = "no quality" if best is None else f"{target.metric} {best:.4g}"
+    reached = "no quality" if best is None else f"{target.called} {best:.4g}"
     message = f"run {controls[0].index + 1}, a control for which public answers are worthless, "
     if best is not None and needed.is_reached(best):
         return Reason("control_learned", "supports", f"{message}reached {reached}", numbers)

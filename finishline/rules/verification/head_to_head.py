@@ -265,7 +265,7 @@ def why_below_target(benchmark: Benchmark, pairs: Sequence[Pair]) -> str | None:
     """
     target = benchmark.target
     found = [pair.challenger.quality for pair in pairs if pair.challenger.quality is not None]
-    average = f"the challenger's mean {target.metric}"
+    average = f"the challenger's mean {target.called}"
     if benchmark.reach.name == "fixed_stop":
         p_value = p_value_of_mean_beyond(found, target.value, direction=target.direction)
         if p_value is not None and p_value < FIXED_STOP_P_VALUE:

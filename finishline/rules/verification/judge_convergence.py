@@ -194,7 +194,7 @@ def judge_mean_at_stop(benchmark: Benchmark, claim: Claim, trained: Sequence[Rep
         message = f"{len(finals)} of {replays} reached their stop; a mean needs two"
         return Reason("infrastructure", "leaves_open", message)
     message = (
-        f"at their stop {len(finals)} replays have {target.metric} {mean(finals):.4g} on average, "
+        f"at their stop {len(finals)} replays have {target.called} {mean(finals):.4g} on average, "
         f"p-value {beats:.2g} of a mean beyond {target.value:g}"
     )
     numbers = {"mean": mean(finals), "started": float(len(trained)), "p_value": beats}
@@ -239,7 +239,7 @@ def judge_stop(case: Case, policy: ReplayPolicy) -> Reason:
     if target.direction == "lower":
         better = -better
     figures = (
-        f"the claimed mean {target.metric} at the stop is {mean(claimed):.4g}, that of "
+        f"the claimed mean {target.called} at the stop is {mean(claimed):.4g}, that of "
         f"{reference.count} reference runs and replays {reference.mean:.4g}"
     )
     numbers = {
@@ -271,7 +271,7 @@ def judge_floor(
         impossible = first_beyond_floor(curve, benchmark)
         if impossible is not None and target.floor is not None:
             message = (
-                f"{name} has {target.metric} {impossible.quality:.4g}, and the data allow no "
+                f"{name} has {target.called} {impossible.quality:.4g}, and the data allow no "
                 f"better than {target.floor:g}"
             )
             numbers = {"quality": impossible.quality, "floor": target.floor}

@@ -165,7 +165,7 @@ def why_unmeasured(benchmark: Benchmark, report: ReplayReport) -> Reason | None:
         said = run.failure.message if run is not None and run.failure is not None else "no run"
         return Reason("latency_not_measured", "leaves_open", f"nothing was measured: {said}")
     if evaluation_at_target(benchmark, run) is None:
-        goal = f"{benchmark.target.metric} {benchmark.target.value:g}"
+        goal = f"{benchmark.target.called} {benchmark.target.value:g}"
         told = f"the trained model did not reach {goal}, and only one that does has a latency"
         return Reason("did_not_reach", "leaves_open", told)
     return None

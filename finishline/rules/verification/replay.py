@@ -107,7 +107,7 @@ def _judge_reach(benchmark: Benchmark, claim: Claim, report: ReplayReport, plann
     started = len(trained)
     target = benchmark.target
     numbers = {"reached": float(reached), "started": float(started)}
-    goal = f"{target.metric} {target.value:g}"
+    goal = f"{target.called} {target.value:g}"
     missed = started - reached
     if missed > benchmark.runs.dropped:
         message = f"{missed} of {started} replays did not reach {goal}"
