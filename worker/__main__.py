@@ -19,7 +19,7 @@ from worker.link import HelloThread, WorkerLink
 from worker.machine.probe import describe_surroundings, probe, system_over
 from worker.machine.self_check import SelfCheck
 from worker.machine.sensors import open_sensors
-from worker.replay import AttemptChecks, replay
+from worker.replay import replay
 from worker.settings import Settings, configure_logging, load_settings
 from worker.state import Limits, WorkerState, guard_stop
 
@@ -110,22 +110,15 @@ def work(
             system,
             state,
             device=host.device,
+            data_dir=host.data_dir,
             surroundings=describe_surroundings(host.device, image_digest=settings.image_digest),
             extent=settings.measure,
             measure=measure,
             measure_gently=gently,
-        ) as self_check,
+        ) as checks,
     ):
         if state.refused is not None:
             return state.exit_code
-        checks = AttemptChecks(
-            self_check,
-            device=host.device,
-            data_dir=host.data_dir,
-            threads=settings.threads,
-            audits=settings.measure == "all",
-            measure=measure,
-        )
 
         def make_attempt(attempt_id: str) -> bool:
             if state.stopping or state.is_done:  # It was drawn just before.

@@ -184,15 +184,12 @@ def _order(content: PackageContent, grant: TrainingGrant, folder: Path, host: Ho
     environment = installed_environments(compiler=host.has_compiler).get(content.environment)
     if environment is None or environment.sha256 != content.environment_sha256:
         raise BoxUnavailableError(f"environment {content.environment} is another one on this host")
-    limits = Limits.of_submission(
-        prepare_seconds=grant.prepare_seconds,
-        run_seconds=grant.run_seconds,
-        max_evaluations=grant.max_evaluations,
-        memory_mib=grant.memory_mib,
-        threads=grant.threads,
-    )
     return environment.order(
-        folder, module=content.module, limits=limits, backend=host.box, gpus=gpus_of(host)
+        folder,
+        module=content.module,
+        limits=Limits.of_submission(grant, run_seconds=grant.run_seconds),
+        backend=host.box,
+        gpus=gpus_of(host),
     )
 
 

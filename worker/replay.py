@@ -1,33 +1,27 @@
 """One attempt: lease it, check this worker, train its runs, report them."""
 
-import json
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
-
 from finishline.client.transport import Conflict, FinishlineError
-from finishline.rules.measurements import Canary, Figure, ModelWork, PrecisionAudit
+from finishline.rules.measurements import Figure
 from finishline.rules.verification.messages import (
     Failure,
     Lease,
     ReplayJob,
     ReplayReport,
     ReplayRun,
-    Training,
     WorkerSystem,
 )
-from worker.child_process import Host, Measure, measure_apart
+from worker.child_process import Host
 from worker.entries import open_entries
 from worker.failures import ends_attempt, failure
 from worker.hosts import Arrival, meet
 from worker.link import WorkerLink
-from worker.machine.self_check import SelfCheck
+from worker.machine.self_check import Audited, Checked, SelfCheck
 from worker.outbox import Announcer, Outbox, StopReason
 from worker.sandbox.order import BoxUnavailableError
 from worker.settings import attempt_in_logs
@@ -38,91 +32,6 @@ log = logging.getLogger(__name__)
 
 HEARTBEATS_PER_LEASE = 4
 Train = Callable[..., ReplayRun]
-AUDIT_LIMIT_SECONDS = 120.0
-
-
-@dataclass(frozen=True)
-class Audited:
-    """The precision and the work of a training; None if not found."""
-
-    precision: PrecisionAudit | None = None
-    work: ModelWork | None = None
-
-
-class AttemptChecks:
-    """The checks of one worker, for one attempt after the other.
-
-    The audit of a reference with its settings is the same every time, so it is made once.
-    """
-
-    def __init__(
-        self,
-        self_check: SelfCheck,
-        *,
-        device: str,
-        data_dir: Path,
-        threads: int = 1,
-        audits: bool = True,
-        measure: Measure = measure_apart,
-    ) -> None:
-        self._self_check = self_check
-        self._device = device
-        self._data_dir = data_dir
-        self._threads = threads
-        self._audits = audits
-        self._measure = measure
-        self._known: dict[str, Audited] = {}
-        self.canaries: list[Canary] = []
-
-    def before(self, job: ReplayJob) -> Failure | None:
-        """Measure the canary; the failure that ends the attempt if this worker is out."""
-        self.canaries = []
-        checked = self._self_check.check("before", attempt_id=job.attempt_id)
-        self._keep(checked.canary)
-        if checked.drift is None:
-            return None
-        return failure("worker_drifted", f"the worker is {checked.drift}")
-
-    def after(self, job: ReplayJob) -> str | None:
-        """Measure the canary again; the sentence that says how far it is off, None if it is well.
-
-        The runs are made and their convergence counts on any machine, so nothing fails.
-        """
-        checked = self._self_check.check("after", attempt_id=job.attempt_id)
-        self._keep(checked.canary)
-        return checked.drift
-
-    def audit(self, job: ReplayJob) -> Audited:
-        """The precision and the work of a job's training, found outside its timed runs."""
-        wanted = next((each for each in job.trainings if "profile" in each.measure), None)
-        if not self._audits or wanted is None:
-            return Audited()
-        key = json.dumps([wanted.package, wanted.settings, wanted.precision], sort_keys=True)
-        if key not in self._known:
-            self._known[key] = self._audit(wanted)
-        return self._known[key]
-
-    def _audit(self, training: Training) -> Audited:
-        orders = {
-            "reference": training.package,
-            "hyperparameters": training.settings,
-            "precision": training.precision,
-            "device": self._device,
-            "data_dir": str(self._data_dir),
-            "threads": self._threads,
-        }
-        answer = self._measure("worker.machine.precision", orders, AUDIT_LIMIT_SECONDS)
-        if answer is None:
-            return Audited()
-        try:
-            return TypeAdapter(Audited).validate_python(answer)
-        except ValidationError as error:
-            log.warning("the audit of %s answered with something else: %s", training.package, error)
-            return Audited()
-
-    def _keep(self, canary: Canary | None) -> None:
-        if canary is not None:
-            self.canaries.append(canary)
 
 
 def replay(
@@ -132,7 +41,7 @@ def replay(
     system: WorkerSystem,
     host: Host,
     state: WorkerState,
-    checks: AttemptChecks | None = None,
+    checks: SelfCheck | None = None,
 ) -> bool:
     """Lease an attempt, make it and report it; whether this worker got the lease.
 
@@ -166,7 +75,7 @@ def _train(
     system: WorkerSystem,
     host: Host,
     state: WorkerState,
-    checks: AttemptChecks | None,
+    checks: SelfCheck | None,
 ) -> ReplayReport | None:
     """Run the attempt and return its report; None if it was cancelled or its lease was lost."""
     job = lease.job
@@ -181,7 +90,12 @@ def _train(
     ) as outbox:
         announcer = Announcer(outbox.put)
         runs: list[ReplayRun] = []
-        unfit = checks.before(job) if checks else None
+        before = after = Checked()
+        if checks is not None:
+            before = checks.check("before", attempt_id=job.attempt_id)
+        unfit: Failure | None = None
+        if before.drift is not None:
+            unfit = failure("worker_drifted", f"the worker is {before.drift}")
         reduced: Figure | None = None
         if host.meeting is not None and unfit is None:
             met = meet(host, Arrival.of(system, host), stop=stop)
@@ -203,7 +117,8 @@ def _train(
                             break
             except (BoxUnavailableError, FinishlineError, ValueError, OSError) as error:
                 unfit = failure("box_unavailable", str(error))
-        drift = checks.after(job) if checks and runs and stop() is None else None
+        if checks is not None and runs and stop() is None:
+            after = checks.check("after", attempt_id=job.attempt_id)
     if outbox.stop_reason in ("fenced", "cancelled"):
         log.info("attempt %s was given up: %s", job.attempt_id, outbox.stop_reason)
         return None
@@ -213,8 +128,9 @@ def _train(
         failure=unfit or _attempt_failure(job, runs, stop()),
         precision=audited.precision,
         work=audited.work,
-        canaries=checks.canaries if checks else [],
-        drift=drift,
+        canaries=[each.canary for each in (before, after) if each.canary is not None],
+        # The runs are made and their convergence counts on any machine, so nothing fails.
+        drift=after.drift,
         processes=host.processes * (len(system.nodes) or 1),
         all_reduce=reduced,
     )

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from worker.sandbox import bubblewrap, channel, oci, order, own_uid, start, watch
+from worker.sandbox import bubblewrap, channel, oci, order, start, watch
 from worker.sandbox.channel import Channel
 from worker.sandbox.packages import SITE, Bind
 from worker.sandbox.protocol import HEADER, Conversation, FrameType
@@ -99,9 +99,9 @@ def no_limit(name, value):
 
 def writable_stage(monkeypatch, folder):
     """Stage files for the box's uid so that they can be written."""
-    text = own_uid.STAGE.replace('mount -o remount,bind,ro "$stage/$n"', ":")
-    assert text != own_uid.STAGE
-    monkeypatch.setattr(own_uid, "STAGE", text)
+    text = bubblewrap.STAGE.replace('mount -o remount,bind,ro "$stage/$n"', ":")
+    assert text != bubblewrap.STAGE
+    monkeypatch.setattr(bubblewrap, "STAGE", text)
 
 
 def workers_environment(monkeypatch, folder):

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from pydantic import TypeAdapter
 from torch import nn
 
 import reference_models
@@ -18,8 +19,8 @@ from worker.machine.precision import (
     precision_by_flags,
     read_flags,
 )
-from worker.machine.self_check import Checked
-from worker.replay import AttemptChecks, replay
+from worker.machine.self_check import Audited, Checked, SelfCheck
+from worker.replay import replay
 from worker.state import WorkerState
 
 
@@ -121,6 +122,9 @@ class FakeSelfCheck:
         answer = OFF if moment in self.off else ProbeAnswer()
         return Checked(Canary(100.0, "numpy", "best"), answer)
 
+    def audit(self, job):
+        return TypeAdapter(Audited).validate_python(AUDIT)
+
 
 @pytest.fixture
 def self_check():
@@ -128,22 +132,7 @@ def self_check():
 
 
 @pytest.fixture
-def audits():
-    """What was asked of the audit, and its answer."""
-    return SimpleNamespace(asked=[], answer=AUDIT)
-
-
-@pytest.fixture
-def checks(self_check, audits):
-    def measure(module, orders, limit_seconds):
-        audits.asked.append(orders["hyperparameters"])
-        return audits.answer
-
-    return AttemptChecks(self_check, device="cpu", data_dir=Path("unused"), measure=measure)
-
-
-@pytest.fixture
-def reports(server_client, fake_server, system, host, checks):
+def reports(server_client, fake_server, system, host, self_check):
     """Makes an attempt; its reports."""
 
     def make(job):
@@ -154,7 +143,7 @@ def reports(server_client, fake_server, system, host, checks):
             system=system,
             host=host,
             state=WorkerState(),
-            checks=checks,
+            checks=self_check,
         )
         return fake_server.bodies("report")
 
@@ -189,21 +178,25 @@ def test_a_worker_that_is_off_afterwards_reports_its_runs_and_says_so(
     assert report["failure"] is None
 
 
-def test_a_training_with_the_same_settings_is_audited_once(checks, make_job, audits):
+@pytest.mark.parametrize("answer", [AUDIT, None, {"precision": {"lowest": "fp33"}}])
+def test_a_training_with_the_same_settings_is_audited_once(make_job, system, answer):
+    asked = []
+
+    def measure(module, orders, limit_seconds):
+        asked.append(orders["hyperparameters"])
+        return answer
+
+    options = {"device": "cpu", "data_dir": Path("unused"), "surroundings": {}}
+    checks = SelfCheck(None, system, WorkerState(), measure=measure, **options)
     first = checks.audit(make_job("climb"))
+    assert (first.precision is not None) == (answer is AUDIT)
     assert checks.audit(make_job("climb", seeds=(7,))) == first
     checks.audit(make_job("climb", hyperparameters={"batch_size": 32}))
-    assert audits.asked == [{"batch_size": 64}, {"batch_size": 32}]
+    assert asked == [{"batch_size": 64}, {"batch_size": 32}]
     # Runs that differ in their settings have no common audit.
-    job = make_job("climb", seeds=(1, 2), hyperparameters_by_run=tuple(audits.asked))
+    job = make_job("climb", seeds=(1, 2), hyperparameters_by_run=tuple(asked))
     assert checks.audit(job).precision is None
-    assert len(audits.asked) == 2
-
-
-@pytest.mark.parametrize("answer", [None, {"precision": {"lowest": "fp33"}}])
-def test_an_audit_that_fails_is_absent(checks, make_job, audits, answer):
-    audits.answer = answer
-    assert checks.audit(make_job()).precision is None
+    assert len(asked) == 2
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import itertools
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -96,6 +97,7 @@ def self_check(server, measure, system, state):
             system,
             state,
             device=device,
+            data_dir=Path("unused"),
             surroundings={"kernel": "6.1"},
             measure=measure,
             **settings,

@@ -1,10 +1,12 @@
 """The worker's own speed: a canary before and after each attempt, roofs once after the start."""
 
+import json
 import logging
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import TypeAdapter, ValidationError
@@ -14,11 +16,13 @@ from finishline.periodic import PeriodicThread
 from finishline.rules.measurements import (
     Canary,
     Figure,
+    ModelWork,
+    PrecisionAudit,
     ProbeAnswer,
     ProbeMoment,
     WorkerProbe,
 )
-from finishline.rules.verification.messages import WorkerSystem
+from finishline.rules.verification.messages import ReplayJob, WorkerSystem
 from worker.child_process import Measure, measure_apart
 from worker.events import Answer
 from worker.link import WorkerLink
@@ -38,6 +42,7 @@ QUIET_SECONDS = 20.0  # Without an attempt, before the roofs are measured in the
 VERSIONS = ("torch", "cuda", "hip")
 CANARY_FIGURES = ("gemm_bf16", "gemm_fp32")
 TERA_IN_GIGA = 1_000.0
+AUDIT_LIMIT_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,14 @@ class Checked:
         if self.answer is None or not self.answer.drifted:
             return None
         return self.answer.message or "off its own baseline"
+
+
+@dataclass(frozen=True)
+class Audited:
+    """The precision and the work of a training; None if not found."""
+
+    precision: PrecisionAudit | None = None
+    work: ModelWork | None = None
 
 
 class SelfCheck:
@@ -71,6 +84,7 @@ class SelfCheck:
         state: WorkerState,
         *,
         device: str,
+        data_dir: Path,
         surroundings: Mapping[str, str | None],
         extent: Extent = "all",
         measure: Measure = measure_apart,
@@ -82,6 +96,7 @@ class SelfCheck:
         self._system = system
         self._state = state
         self._device = device
+        self._data_dir = data_dir
         self._surroundings = dict(surroundings)
         self._extent = extent
         self._measure = measure
@@ -90,6 +105,7 @@ class SelfCheck:
         self._one_at_a_time = threading.Lock()
         self._is_out = False
         self._after: tuple[float, Checked] | None = None
+        self._audits: dict[str, Audited] = {}
         self._probe: WorkerProbe | None = None
         self._roof_sent = self._roofs_sent = False
         step, seconds = {
@@ -125,6 +141,29 @@ class SelfCheck:
             if moment == "after" and checked.canary is not None and checked.drift is None:
                 self._after = (time.monotonic() + FRESH_SECONDS, checked)
             return checked
+
+    def audit(self, job: ReplayJob) -> Audited:
+        """The precision and the work of a job's training, found outside its timed runs.
+
+        Those of a reference with its settings are the same every time, so they are found once.
+        """
+        wanted = next((each for each in job.trainings if "profile" in each.measure), None)
+        if self._extent != "all" or wanted is None:
+            return Audited()
+        orders = {
+            "reference": wanted.package,
+            "hyperparameters": wanted.settings,
+            "precision": wanted.precision,
+            "device": self._device,
+            "data_dir": str(self._data_dir),
+            "threads": self._system.threads,
+        }
+        key = json.dumps(orders, sort_keys=True)
+        if key not in self._audits:
+            answer = self._measure("worker.machine.precision", orders, AUDIT_LIMIT_SECONDS)
+            found = None if answer is None else _read(answer, Audited)
+            self._audits[key] = found or Audited()
+        return self._audits[key]
 
     def _look_after(self) -> None:
         """Measure the roofs at the start and tell them. Later measure a worker that is out."""

@@ -1,4 +1,8 @@
-"""Boxes of bubblewrap and a seccomp filter, as an ordinary user."""
+"""Boxes of bubblewrap and a seccomp filter, as an ordinary user.
+
+A worker that runs as root starts them through a uid of its own. Else the inner user would be root
+outside: it could write the kernel's settings, and no limit to processes would hold.
+"""
 
 import os
 import re
@@ -6,9 +10,10 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
-from worker.sandbox import own_uid
 from worker.sandbox.cgroup import BoxCgroup, NoCgroupError, delegated
 from worker.sandbox.order import (
     SCRATCH,
@@ -40,6 +45,26 @@ NAMESPACES_REFUSED = (
     "on Ubuntu 24.04 load AppArmor's profile bwrap-userns-restrict, or with podman set "
     "FINISHLINE_BOX=oci"
 )
+
+# The uid that a box of a root worker has on the host: no file and no other process is its own.
+BOX_UID = 64_999
+# Of a box's programs; nothing of the worker's own path.
+SEARCHED = "/usr/sbin:/usr/bin:/sbin:/bin"
+# A private mount namespace in which root shows the box's uid files below folders closed to it.
+STAGE = """
+set -e
+mount -t tmpfs -o mode=755,size=1m stage "$1"
+stage=$1; shift
+n=0
+while [ "$1" != -- ]; do
+    if [ -d "$1" ]; then mkdir "$stage/$n"; else : > "$stage/$n"; fi
+    mount --bind "$1" "$stage/$n"
+    mount -o remount,bind,ro "$stage/$n"
+    n=$((n+1)); shift
+done
+shift
+exec "$@"
+"""
 
 
 def launch(order: Order, folder: Path) -> Started:
@@ -76,7 +101,7 @@ def _start(
             *runner_command(order, inside.fileno()),
         ]  # fmt: skip
         if stage is not None:
-            command = own_uid.through(command, [bind.source for bind in binds], stage)
+            command = through_own_uid(command, [bind.source for bind in binds], stage)
         if cgroup is not None:
             command = cgroup.entering(command)
         return subprocess.Popen(
@@ -84,7 +109,7 @@ def _start(
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={"PATH": own_uid.SEARCHED},
+            env={"PATH": SEARCHED},
             pass_fds=(inside.fileno(), rules, listed),
             start_new_session=True,
         )
@@ -126,7 +151,7 @@ def _arguments(order: Order, *, staged: str | None) -> tuple[list[str], list[Bin
 def check_host() -> None:
     """Raise BoxUnavailableError where bubblewrap can start no box, before one is."""
     find_bubblewrap()
-    if os.geteuid() == 0 and not own_uid.is_allowed():
+    if os.geteuid() == 0 and not may_use_own_uid():
         raise BoxUnavailableError(ROOT_REFUSED)
 
 
@@ -159,3 +184,29 @@ def find_bubblewrap() -> str:
         raise BoxUnavailableError(BUBBLEWRAP_NEEDED)
     require_filter()
     return found
+
+
+def through_own_uid(command: list[str], sources: Iterable[Path], stage: str) -> list[str]:
+    """The command through the uid, after root has staged these files for it by their numbers."""
+    return [
+        "unshare", "--mount", "--propagation", "private",
+        "/bin/sh", "-c", STAGE, "stage", stage, *map(str, sources), "--",
+        "setpriv", f"--reuid={BOX_UID}", f"--regid={BOX_UID}", "--clear-groups",
+        "--inh-caps=-all", "--bounding-set=-all", "--",
+        *command,
+    ]  # fmt: skip
+
+
+def may_use_own_uid() -> bool:
+    """Whether root may start a program through the uid on this host."""
+    with tempfile.TemporaryDirectory() as stage:
+        try:
+            tried = subprocess.run(
+                through_own_uid(["true"], [Path(__file__)], stage),
+                env={"PATH": SEARCHED},
+                stderr=subprocess.DEVNULL,
+                check=False,
+            )
+        except OSError:
+            return False
+    return tried.returncode == 0

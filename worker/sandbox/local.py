@@ -44,18 +44,27 @@ class Racer:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train, print events, return the exit code."""
     given = _read_arguments(arguments)
+    return exit_code_of(partial(_run, given))
+
+
+def _run(given: argparse.Namespace) -> int:
+    benchmark = load_benchmark(given.benchmark)
+    racers = [_racer(given.package, benchmark, plain=given.plain)]
+    if given.compare is not None:
+        racers.insert(0, _racer(given.compare, benchmark, compared=True, plain=given.plain))
+    if given.plain_task:
+        tell("box", **PLAIN)
+    else:
+        require_box(plain=given.plain)
+    backend: AnyBackend = "plain" if given.plain_task else "bwrap"
+    with open_task(given.benchmark.with_suffix(""), benchmark, backend=backend) as task:
+        return _train(given, racers, benchmark, task)
+
+
+def exit_code_of(run: Callable[[], int]) -> int:
+    """Its exit code, or that of its error, which is printed."""
     try:
-        benchmark = load_benchmark(given.benchmark)
-        racers = [_racer(given.package, benchmark, plain=given.plain)]
-        if given.compare is not None:
-            racers.insert(0, _racer(given.compare, benchmark, compared=True, plain=given.plain))
-        if given.plain_task:
-            tell("box", **PLAIN)
-        else:
-            require_box(plain=given.plain)
-        backend: AnyBackend = "plain" if given.plain_task else "bwrap"
-        with open_task(given.benchmark.with_suffix(""), benchmark, backend=backend) as task:
-            return _train(given, racers, benchmark, task)
+        return run()
     except (RuleError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return USAGE
@@ -122,13 +131,7 @@ def limits_of(benchmark: Benchmark) -> Limits:
     policy = benchmark.trainings
     if policy is None:
         return Limits()
-    return Limits.of_submission(
-        prepare_seconds=policy.prepare_seconds,
-        run_seconds=policy.run_limit_seconds,
-        max_evaluations=policy.max_evaluations,
-        memory_mib=policy.memory_mib,
-        threads=policy.threads,
-    )
+    return Limits.of_submission(policy, run_seconds=policy.run_limit_seconds)
 
 
 def open_task(folder: Path, benchmark: Benchmark, *, backend: AnyBackend = "bwrap") -> TaskBox:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from worker.sandbox import own_uid
+from worker.sandbox.bubblewrap import BOX_UID, SEARCHED
 from worker.sandbox.order import (
     RUNNER,
     SCRATCH,
@@ -42,7 +42,7 @@ PODMAN_NEEDED = (
 )
 INNER_UID = 1000
 # On a root worker's host the container's own root, which nothing in it is.
-UNUSED_UID = own_uid.BOX_UID - 1
+UNUSED_UID = BOX_UID - 1
 # Hidden: files of the first process, queues, and zeros, which shared are memory that no tmpfs
 # bounds; without a GPU, whose driver reads them, the host's devices too.
 MASKED = ("/proc/1", "/dev/mqueue", "/dev/zero")
@@ -79,7 +79,7 @@ def launch(order: Order, folder: Path) -> Started:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={"PATH": own_uid.SEARCHED},
+            env={"PATH": SEARCHED},
             start_new_session=True,
         )
         give_up_at = time.monotonic() + order.limits.hello_seconds
@@ -119,7 +119,7 @@ def _peer(end: socket.socket) -> tuple[int, int]:
 
 def uid_of_boxes() -> int:
     """The uid that the processes of a container have on this host."""
-    return own_uid.BOX_UID if os.geteuid() == 0 else os.geteuid()
+    return BOX_UID if os.geteuid() == 0 else os.geteuid()
 
 
 def _killer(process: "subprocess.Popen[bytes]", pid: int) -> Callable[[], None]:
@@ -170,7 +170,7 @@ def command(
     ]  # fmt: skip
     if as_root:
         for kind in ("--uidmap", "--gidmap"):
-            found += [kind, f"0:{UNUSED_UID}:1", kind, f"{INNER_UID}:{own_uid.BOX_UID}:1"]
+            found += [kind, f"0:{UNUSED_UID}:1", kind, f"{INNER_UID}:{BOX_UID}:1"]
     else:
         found += ["--userns", f"keep-id:uid={INNER_UID},gid={INNER_UID}"]
     if has_cgroup:
@@ -228,7 +228,7 @@ def _ask(*arguments: str) -> str:
     try:
         said = subprocess.run(
             ["podman", *arguments],  # noqa: S607
-            env={"PATH": own_uid.SEARCHED},
+            env={"PATH": SEARCHED},
             capture_output=True,
             text=True,
             check=False,

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from math import prod
 
+from finishline.rules.benchmarks.definition_tables import TrainingPolicy
+from finishline.rules.verification.messages import TrainingGrant
+
 MAGIC = b"FLE1"
 HEADER = struct.Struct("<4sBIQ")
 VERSION = 1
@@ -121,22 +124,16 @@ class Limits:
 
     @classmethod
     def of_submission(
-        cls,
-        *,
-        prepare_seconds: float,
-        run_seconds: float,
-        max_evaluations: int,
-        memory_mib: int,
-        threads: int,
+        cls, stated: TrainingPolicy | TrainingGrant, *, run_seconds: float
     ) -> "Limits":
         """Limits of a code submission, as its benchmark states them."""
         return cls(
-            prepare_seconds=prepare_seconds,
+            prepare_seconds=stated.prepare_seconds,
             run_seconds=run_seconds,
             silence_seconds=min(cls.silence_seconds, run_seconds),
-            max_evaluations=max_evaluations,
-            memory_bytes=memory_mib << 20,
-            threads=threads,
+            max_evaluations=stated.max_evaluations,
+            memory_bytes=stated.memory_mib << 20,
+            threads=stated.threads,
         )
 
     @property

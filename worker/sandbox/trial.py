@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,13 @@ import numpy as np
 
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.benchmarks.quality import UNITS
-from finishline.rules.errors import RuleError
 from worker.events import tell
 from worker.sandbox.course import Course
-from worker.sandbox.local import open_task, require_box
-from worker.sandbox.order import PACKAGE, BoxUnavailableError
+from worker.sandbox.local import exit_code_of, open_task, require_box
+from worker.sandbox.order import PACKAGE
 from worker.sandbox.protocol import PREDICTION_TYPES
 from worker.sandbox.task import TaskError
 
-UNAVAILABLE, USAGE = 4, 2
 MOST_SECONDS = 10.0
 MOST_CONSTANTS = 16
 TASK = "task.py"
@@ -60,20 +59,16 @@ class Draw:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Try the task, print events, return the exit code."""
     (file,) = sys.argv[1:] if arguments is None else arguments
-    path = Path(file)
+    return exit_code_of(partial(_run, Path(file)))
+
+
+def _run(path: Path) -> int:
+    benchmark = load_benchmark(path)
+    require_box()
     try:
-        benchmark = load_benchmark(path)
-        require_box()
-        try:
-            _try(path.with_suffix(""), benchmark)
-        except TaskError as error:
-            _problem(str(error), **_place(error.log))
-    except (RuleError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return USAGE
-    except BoxUnavailableError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return UNAVAILABLE
+        _try(path.with_suffix(""), benchmark)
+    except TaskError as error:
+        _problem(str(error), **_place(error.log))
     return 0
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from tests.support.box_removals import remove
 from tests.worker.sandbox.conftest import LIMITS, MARK
-from worker.sandbox.own_uid import BOX_UID
+from worker.sandbox.bubblewrap import BOX_UID
 from worker.sandbox.protocol import Limits
 
 SHORT = Limits(

@@ -24,8 +24,8 @@ import pytest
 from tests.support.box_removals import remove
 from tests.worker.sandbox import attempts
 from tests.worker.sandbox.conftest import LIMITS, course
+from worker.sandbox.bubblewrap import BOX_UID
 from worker.sandbox.order import Order
-from worker.sandbox.own_uid import BOX_UID
 from worker.sandbox.packages import requirements_of
 from worker.sandbox.race import race
 

@@ -8,9 +8,9 @@ from contextlib import suppress
 import pytest
 
 from tests.support.box_removals import remove
-from worker.sandbox import local, own_uid, start
+from worker.sandbox import bubblewrap, local, start
+from worker.sandbox.bubblewrap import BOX_UID
 from worker.sandbox.order import BoxUnavailableError
-from worker.sandbox.own_uid import BOX_UID
 from worker.sandbox.start import LEAKS, BoxState, check_box
 
 
@@ -25,7 +25,7 @@ def _fresh():
 def fakes(tmp_path, monkeypatch):
     """A folder of programs that are found before the host's."""
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setattr(own_uid, "SEARCHED", f"{tmp_path}:{own_uid.SEARCHED}")
+    monkeypatch.setattr(bubblewrap, "SEARCHED", f"{tmp_path}:{bubblewrap.SEARCHED}")
     for folder in (tmp_path, *tmp_path.parents[:2]):
         folder.chmod(0o755)  # The box's uid starts them too.
     return tmp_path
