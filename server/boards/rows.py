@@ -355,10 +355,15 @@ class _Details:
         cost = training_cost_usd(seconds, price.usd_per_hour)
         shown = ENTRY_DEFAULTS | self._shown(row, logged)
         shown |= self._measured(row) if is_measured else self._claimed(row)
+        # A configuration may be measured by the verification of another of its submissions.
+        measured = self.measured.get(row.id, ()) if is_measured else ()
+        verification = self.verifications.get(row.id) or next(
+            (run.verification_id for run in measured), None
+        )
         shown |= {
             "cost_usd": cost,
             "cost_price": None if price.entry is None else price.entry.id,
-            "verification_id": self.verifications.get(row.id),
+            "verification_id": verification,
         }
         system = row.system
         texts = (

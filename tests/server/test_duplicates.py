@@ -107,6 +107,7 @@ def test_the_oldest_duplicate_takes_over_the_runs_of_a_withdrawn_one(
     first, second = entries(client)
     assert (first["submission_id"], first["rank"]) == (heir, 1)
     assert first["measured_seconds"] == before["measured_seconds"]
+    assert first["verification_id"] == before["verification_id"] is not None
     assert (second["submission_id"], second["duplicate_of"]) == (other, heir)
     replay.ask_again(olivia, heir)
     assert replay.cancel(olivia).is_success
