@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from finishline.rules.text import count_text
@@ -12,7 +11,6 @@ from web.formats import DASH
 from web.names import byline
 
 View = Mapping[str, Any]
-LEAST_LEFT = 0.95  # Of a run that has made as many evaluations as were expected.
 ENDINGS = {
     "lost": "lost its worker",
     "failed": "failed",
@@ -116,25 +114,20 @@ def expected_evaluations(verification: Mapping[str, Any]) -> int | None:
     return next(at_target, last)
 
 
-@dataclass(frozen=True)
-class Progress:
-    """Share of a verification's runs that is done, with the part of a run under way, in words."""
-
-    share: float
-    words: str
-
-
-def progress_of(verification: View, race: View, expected: int | None) -> Progress:
-    """How far a verification is: "run 1 of 3, evaluation 4 of about 8"."""
+def progress_of(verification: View, race: View, expected: int | None) -> dict[str, Any]:
+    """How far a verification is: the run under way, what it does, and the runs that ended."""
     planned = verification["runs_planned"] or 1
-    ended = sum(run["status"] is not None for run in race["runs"])
+    ended = [run for run in race["runs"] if run["status"] is not None]
     current = next((run for run in race["runs"] if run["status"] is None), None)
     count = len(current["evaluations"]) if current else 0
-    within = min(count / expected, LEAST_LEFT) if expected else 0.0
-    number = min((current["index"] if current else ended) + 1, planned)
     about = f" of about {expected}" if expected else ""
-    doing = f"evaluation {count}{about}" if count else "preparing"
-    return Progress(min((ended + within) / planned, 1.0), f"run {number} of {planned}, {doing}")
+    return {
+        "number": min((current["index"] if current else len(ended)) + 1, planned),
+        "planned": planned,
+        "doing": f"evaluation {count}{about}" if count else "preparing",
+        "ended": len(ended),
+        "reached": sum(run["status"] == "reached" for run in ended),
+    }
 
 
 def run_rows(verification: View, race: View) -> list[dict[str, Any]]:
@@ -153,9 +146,6 @@ def run_rows(verification: View, race: View) -> list[dict[str, Any]]:
         rows.append(
             _run_row(verification, index, run["evaluations"])
             | {
-                "progress": min(
-                    len(run["evaluations"] or ()), expected_evaluations(verification) or 0
-                ),
                 "status": nothing or run["status"] or under_way,
                 "seed": seeds[index]
                 if seeds and index < len(seeds)
@@ -172,10 +162,7 @@ def _reported_row(verification: View, run: View) -> dict[str, Any]:
     # A calibration's runs go on beyond the target.
     if run["tta_seconds"] is not None and verification["kind"] != "calibration":
         row["seconds"] = run["tta_seconds"]
-    failure = run["failure"]
-    progress = 0 if failure else 1
-    told = {"status": run["status"], "seed": run["seed"]}
-    return row | told | {"failure": failure, "progress": progress}
+    return row | {"status": run["status"], "seed": run["seed"], "failure": run["failure"]}
 
 
 def _run_row(verification: View, index: int, curve: Sequence[View] | None) -> dict[str, Any]:

@@ -47,6 +47,7 @@ def shown_verification(
 ) -> Context:
     """A verification as its page and its submission's show it, with its race and its place."""
     race = read_race(session, row).model_dump(mode="json")
+    benchmark = definition(session, row.benchmark_sha256)
     is_code = row.submission is not None and row.submission.trained_with == "package"
     return {
         "verification": verification,
@@ -54,9 +55,10 @@ def shown_verification(
         "race": race,
         "ghost": ghost,
         "place": _place(session, row),
-        "halves": is_in_box(row.kind) and has_halves(definition(session, row.benchmark_sha256)),
+        "halves": is_in_box(row.kind) and has_halves(benchmark),
         "untimed": untimed_runs(row),
         "parts": _parts(row),
+        "most_pairs": benchmark.ranking.pairs,
     }
 
 

@@ -400,12 +400,14 @@ def test_replay_has_its_band_in_its_table():
     assert replay_chart(verification(state="failed")).meta["empty"] == "No run was evaluated."
 
 
-def test_pairs_have_both_times_and_a_line_between_them():
-    joins, challenger, holder = head_to_head_chart(head_to_head()).figure["data"]
+def test_each_pair_is_a_row_with_both_times_and_a_line_between_them():
+    found = head_to_head_chart(head_to_head()["pairs"])
+    joins, holder, challenger = found.figure["data"]
 
-    assert (challenger["x"], challenger["y"]) == ([1, 2, 3], [0.8, 0.82, 0.79])
-    assert (holder["x"], holder["y"]) == ([1, 2], [1.0, 1.1])
-    assert joins["y"] == [0.8, 1.0, None, 0.82, 1.1, None]
+    assert (challenger["x"], challenger["y"]) == ([0.8, 0.82, 0.79], [0, 1, 2])
+    assert (holder["x"], holder["y"]) == ([1.0, 1.1], [0, 1])
+    assert joins["x"] == [1.0, 0.8, None, 1.1, 0.82, None]
+    assert [row.cells[0] for row in found.table.rows] == ["1", "2", "3"]
 
 
 def test_runs_of_a_side_have_its_colour():

@@ -160,66 +160,76 @@ def _evaluations(verification: View, done: Mapping[int, Sequence[View]], *, is_c
 NO_PAIR = "No pair could be compared: other programs disturbed each, or the infrastructure failed."
 NONE_REACHED = "No run reached the target."
 SIDE_SYMBOLS: dict[Side, str] = {"challenger": "circle", "holder": "circle-open"}
+LETTERS: dict[Side, str] = {"holder": "A", "challenger": "B"}
+PAIR_HEIGHT = 33  # The height of a row of the table beside the chart.
 
 
-def head_to_head_chart(head_to_head: View, time: TimeFormat = SECONDS) -> Chart:
-    """Seconds of challenger and holder in each pair, joined by a line; lower is faster.
+def head_to_head_chart(pairs: Sequence[View], time: TimeFormat = SECONDS) -> Chart:
+    """A row for each pair that counts, with a line from B, the challenger, to A, the holder.
 
     A run that did not reach the target has no time and no dot.
     """
-    pairs = head_to_head["pairs"]
-    figures = ("Challenger", "Holder", "Ratio")
-    rows = table(map(_pair_row, pairs), "Pair", "Faster", figures=figures)
-    if not any(pair[side]["seconds"] for pair in pairs for side in SIDE_SYMBOLS):
-        return empty(NO_PAIR if any(map(_is_void, pairs)) else NONE_REACHED, rows)
-    both = [pair for pair in pairs if pair["ratio"] is not None]
-    joins = line(
-        "pair",
-        [x for pair in both for x in (pair["number"], pair["number"], None)],
-        [
-            y
-            for pair in both
-            for y in (*(pair[side]["seconds"] / time.scale for side in SIDE_SYMBOLS), None)
-        ],
-        "front",
-        showlegend=False,
-    )
+    figures = ("A", "B", "B / A")
+    rows = table((_pair_row(pair, time) for pair in pairs), "Pair", "Order", figures=figures)
+    if not any(pair[side]["seconds"] for pair in pairs for side in LETTERS):
+        return empty(NONE_REACHED if pairs else NO_PAIR, rows)
+    joined = [
+        (pair[side]["seconds"] / time.scale, place) if side else (None, None)
+        for place, pair in enumerate(pairs)
+        if pair["ratio"] is not None
+        for side in (*LETTERS, None)
+    ]
+    seconds, places = [x for x, _ in joined], [y for _, y in joined]
+    joins = line("pair", seconds, places, "front", width=1.25, opacity=0.5)
+    shift = -16 if (pairs[0]["ratio"] or 0) < 1 else 16  # A letter stands outside of its pair.
     return chart(
-        [joins, *(_dots(pairs, side, time.scale) for side in SIDE_SYMBOLS)],
+        [joins, *(_dots(pairs, side, time.scale) for side in LETTERS)],
         rows,
-        xaxis=axis("Pair", tickmode="linear", tick0=1, dtick=1),
-        yaxis=axis(f"Time to accuracy ({time.word})"),
-        height=320,
+        xaxis=axis(f"Time to accuracy ({time.word})", showgrid=True),
+        yaxis=axis(
+            "",
+            tickvals=list(range(len(pairs))),
+            ticktext=[str(pair["number"]) for pair in pairs],
+            range=[len(pairs) - 0.5, -0.5],
+            showgrid=False,
+            ticks="",
+        ),
+        height=PAIR_HEIGHT * len(pairs) + 92,
+        margin={"l": 32, "r": 16, "t": 39, "b": 53},
+        showlegend=False,
+        annotations=[
+            {
+                "text": LETTERS[side],
+                "x": seconds / time.scale,
+                "y": 0,
+                "xshift": shift if side == "challenger" else -shift,
+                "showarrow": False,
+            }
+            for side in LETTERS
+            if (seconds := pairs[0][side]["seconds"])
+        ],
     )
 
 
-def _is_void(pair: View) -> bool:
-    return "void" in (pair[side].get("ending") for side in SIDE_SYMBOLS)
+def _pair_row(pair: View, time: TimeFormat) -> Row:
+    is_first = pair["challenger"]["run"] < pair["holder"]["run"]
+    ratio = DASH if pair["ratio"] is None else f"{pair['ratio']:.2g}"
+    times = (
+        "missed" if pair[side].get("ending") == "missed" else time(pair[side]["seconds"])
+        for side in LETTERS
+    )
+    return Row((str(pair["number"]), "B A" if is_first else "A B", *times, ratio))
 
 
-def _pair_row(pair: View) -> Row:
-    faster = "void, not counted" if _is_void(pair) else pair.get("winner") or DASH
-    ratio = DASH if pair["ratio"] is None else f"{pair['ratio']:.3f}"
-    times = (_run_text(pair[side]) for side in SIDE_SYMBOLS)
-    return Row((str(pair["number"]), faster, *times, ratio))
-
-
-def _run_text(run: View) -> str:
-    if run["seconds"] is None:
-        return "missed" if run.get("ending") == "missed" else DASH
-    epochs = run.get("epochs")
-    return seconds_exact(run["seconds"]) + (f", epochs: {number(epochs)}" if epochs else "")
-
-
-def _dots(pairs: Iterable[View], side: Side, scale: float) -> Trace:
-    reached = [pair for pair in pairs if pair[side]["seconds"] is not None]
+def _dots(pairs: Sequence[View], side: Side, scale: float) -> Trace:
+    reached = [each for each in enumerate(pairs) if each[1][side]["seconds"] is not None]
     return dots(
-        side,
-        [pair["number"] for pair in reached],
-        [pair[side]["seconds"] / scale for pair in reached],
+        LETTERS[side],
+        [pair[side]["seconds"] / scale for _, pair in reached],
+        [place for place, _ in reached],
         "front" if side == "holder" else "status-measured",
         symbol=SIDE_SYMBOLS[side],
-        hover=f"%{{y:.5~g}}<extra>{side}, pair %{{x}}</extra>",
+        hover=f"%{{x:.5~g}}<extra>{LETTERS[side]}</extra>",
     )
 
 

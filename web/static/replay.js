@@ -5,8 +5,6 @@
   if (!live?.dataset.events) return;
   const box = document.getElementById("chart");
   const expected = Number(live.dataset.expected) || null;
-  const lowerIsBetter = live.dataset.direction === "lower";
-  const ghost = live.dataset.ghost;
   const PHASES = {
     init: "starting", compile: "compiling", warmup: "warming up", data: "reading the data", train: "training",
     eval: "evaluating", checkpoint: "saving a checkpoint",
@@ -48,7 +46,7 @@
     const left = tablesAt + 1000 * TABLES_SECONDS - performance.now();
     if (left <= 0) {
       tablesAt = performance.now();
-      refresh(["runs", "splits", "evaluations"]).catch(() => {});
+      refresh(["runs", "steps", "splits", "evaluations"]).catch(() => {});
     } else if (!fillTables.later) {
       fillTables.later = setTimeout(() => {
         fillTables.later = null;
@@ -66,57 +64,43 @@
       if (state === "ended") return;
       tellProgress();
       fillTables();
-      if (state !== "queued") comment();
+      announce();
     });
   };
 
-  // One line that says where the race is: seen at once, read aloud at control points and not too often.
+  // What is read aloud: the latest evaluation, not too often, and the end of each run.
   const announcer = document.getElementById("announcer");
-  let announced = { at: -Infinity, text: "" };
-  const standing = () => {
-    if (!latest) return "";
-    const place = runs.get(latest.run).points.indexOf(latest) + 1;
-    const words = [`Run ${latest.run + 1}, evaluation ${place}: ${quality(latest.quality)} after ${seconds(latest.seconds)}`];
-    const row = document.querySelector(`#split-rows tr[data-split="${place}"]`);
-    if (row?.dataset.seconds) {
-      const off = latest.seconds - Number(row.dataset.seconds);
-      const better = (latest.quality - Number(row.dataset.quality)) * (lowerIsBetter ? -1 : 1);
-      words.push(`${Math.abs(off).toFixed(2)}\u00a0s ${off < 0 ? "ahead of" : "behind"} ${ghost}`);
-      words.push(`quality ${Number(Math.abs(better).toFixed(3))} ${better < 0 ? "behind" : "ahead"}`);
-    }
-    const status = runs.get(latest.run).status;
-    return `${words.join(", ")}.${status ? ` The run has ended: ${status.replaceAll("_", " ")}.` : ""}`;
-  };
-  const comment = () => {
-    const text = standing();
-    document.getElementById("commentary").textContent = text;
-    const isEnd = latest !== null && runs.get(latest.run).status !== null;
-    const isSplit = latest !== null && (isEnd || document.querySelector(
-      `#split-rows tr[data-split="${runs.get(latest.run).points.length}"]`) !== null);
-    const isQuiet = performance.now() - announced.at < 1000 * QUIET_SECONDS;
-    if (!isSplit || text === announced.text || (isQuiet && !isEnd)) return;
-    announced = { at: performance.now(), text };
-    announcer.textContent = text;
+  let announcedAt = -Infinity;
+  const announce = () => {
+    const run = runs.get(latest?.run);
+    if (!run || (run.status === null && performance.now() - announcedAt < 1000 * QUIET_SECONDS)) return;
+    announcedAt = performance.now();
+    const end = run.status ? ` The run has ended: ${run.status.replaceAll("_", " ")}.` : "";
+    announcer.textContent = `Run ${latest.run + 1}, evaluation ${run.points.length}: ${quality(latest.quality)} after ${seconds(latest.seconds)}.${end}`;
   };
 
-  // Progress counts the part of the run under way: nothing is empty during the first one.
+  // The time that is left counts the part of the run under way: it is known during the first one.
   const { title } = document;
   const soFar = document.getElementById("so-far");
   const planned = Number(live.dataset.runs) || 1;
   const started = Date.parse(live.dataset.started) || Date.now();
   const tellProgress = () => {
-    if (!soFar || state !== "running") return;
-    const ended = [...runs.values()].filter((run) => run.status !== null).length;
+    if (state !== "running") return;
+    const ended = [...runs.values()].filter((run) => run.status !== null);
     const current = [...runs].find(([, run]) => run.status === null);
     const count = current?.[1].points.length ?? 0;
-    const share = Math.min((ended + (expected ? Math.min(count / expected, 0.95) : 0)) / planned, 1);
-    const number = Math.min((current?.[0] ?? ended) + 1, planned);
-    const words = [`run ${number} of ${planned}`, count ? `evaluation ${count}${expected ? ` of about ${expected}` : ""}` : "preparing"];
-    if (current?.[1].phase) words.push(current[1].phase);
-    const left = share > 0.02 ? ((Date.now() - started) / 1000) * (1 / share - 1) : null;
-    if (left !== null) words.push(left < 90 ? `about ${Math.ceil(left)} s left` : `about ${Math.ceil(left / 60)} min left`);
-    soFar.querySelector("progress").value = share;
-    soFar.querySelector("span").textContent = words.join(", ");
+    const share = Math.min((ended.length + (expected ? Math.min(count / expected, 0.95) : 0)) / planned, 1);
+    const number = Math.min((current?.[0] ?? ended.length) + 1, planned);
+    const doing = [count && `evaluation ${count}, ${quality(latest.quality)}`, current?.[1].phase].filter(Boolean);
+    const left = share > 0.02 ? ((Date.now() - started) / 1000) * (1 / share - 1) : 0;
+    const words = [
+      `run ${number} of ${planned}`, doing.join(", ") || "preparing",
+      `${ended.filter((run) => run.status === "reached").length} reached`, `${ended.length} of ${planned} ended`,
+      left < 90 ? `${Math.ceil(left)} s` : `${Math.ceil(left / 60)} min`, "at the pace so far",
+    ];
+    soFar.querySelectorAll("dd").forEach((fact, place) => { fact.textContent = words[place]; });
+    soFar.hidden = false;
+    soFar.lastElementChild.hidden = !left;
     document.title = `${latest ? `${quality(latest.quality)} · ` : ""}run ${number}/${planned}`;
   };
 
@@ -150,7 +134,7 @@
       startOver(newest);
       fill();
     }
-    refresh(["badge", "now", "waiting", "attempts"]).catch(() => {});
+    refresh(["badge", "headline", "now", "steps", "waiting", "attempts"]).catch(() => {});
   };
 
   // The server's own HTML is the one source of words: its parts replace ours. Of two answers to
@@ -190,12 +174,12 @@
     setTimeout(() => lostAt === null && say(""), 1000 * QUIET_SECONDS);
   };
 
-  const ALL = ["badge", "now", "state", "reasons", "waiting", "attempts", "runs", "splits", "evaluations", "seal", "head_to_head", "backends", "measured", "proof"];
+  const ALL = ["badge", "headline", "now", "reasons", "waiting", "attempts", "runs", "splits", "evaluations", "seal", "head_to_head", "backends", "measured", "proof"];
   const finish = (tries = 0) => {
     state = "ended";
     document.title = title;
-    soFar?.remove();
-    for (const line of [document.getElementById("commentary"), announcer]) line.textContent = "";
+    for (const part of document.querySelectorAll("#so-far, .next-steps")) part.remove();
+    announcer.textContent = "";
     refresh(ALL).catch(() => {
       if (tries >= 5) say("The verification has ended. Reload the page to read its verdict.");
       else setTimeout(() => finish(tries + 1), 1000 * 2 ** tries);

@@ -108,7 +108,7 @@ def test_dropped_folder_is_checked_and_sent(page, address, digits_submission, al
     page.get_by_role("button", name="Check and preview").click()
     page.get_by_role("button", name="Send").click()
     page.wait_for_url("**/submissions/*")
-    expect(page.locator("h1")).to_contain_text("alice")
+    expect(page.locator("main")).to_contain_text("by alice")
 
 
 def drag(page, path):
