@@ -50,13 +50,13 @@ Target = Annotated[
     str,
     typer.Argument(
         metavar="BENCHMARK|SPEC",
-        help="Id or TOML of a benchmark; or torchvision:NAME, hf:roberta or FILE.py:FUNCTION.",
+        help="Id or TOML of a benchmark, torchvision:NAME, hf:roberta or FILE.py:FUNCTION.",
     ),
 ]
 Seconds = Annotated[float, typer.Option(min=0.1, max=600.0, help="Seconds of each measurement.")]
 Threads = Annotated[int, typer.Option(min=1, max=1024, help="Processor threads to use.")]
 Device = Annotated[
-    str | None, typer.Option(help="cpu or cuda; by default cuda where there is one.")
+    str | None, typer.Option(help="cpu or cuda. The default is cuda where there is one.")
 ]
 Steps = Annotated[int, typer.Option("--steps", min=1, max=1000, help="Training steps to time.")]
 Name = Annotated[str, typer.Argument(help="A benchmark's id, or the path of its file.")]
@@ -73,7 +73,7 @@ def train(
     precision: Precision = None,
     batch_sizes: BatchSizes = None,
     phase: Annotated[
-        Phase | None, typer.Option(help="One phase of a model alone; by default both.")
+        Phase | None, typer.Option(help="One phase of a model. The default is both.")
     ] = None,
     tokens: Annotated[
         int | None, typer.Option(min=1, help="Tokens of a sample of hf:roberta (default: 128).")
@@ -87,7 +87,7 @@ def train(
     threads: Threads = 1,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="A benchmark's hyperparameter; repeat."),
+        typer.Option("--set", metavar="NAME=VALUE", help="A hyperparameter. Repeat it for more."),
     ] = None,
     out: Out = None,
     csv: Annotated[

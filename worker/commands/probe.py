@@ -46,7 +46,7 @@ def _endpoint(text: str) -> tuple[str, int]:
 def start(
     context: typer.Context,
     pull: Annotated[
-        bool, typer.Option("--pull", help="Ask the server itself for work; needs no broker.")
+        bool, typer.Option("--pull", help="Ask the server itself for work, without a broker.")
     ] = False,
     max_attempts: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="End after this many attempts.")
@@ -107,7 +107,7 @@ def probe(
 ) -> int:
     """Say this machine's hardware class and accelerators, and what is wrong with them.
 
-    Asks the driver's own tool; no training library is loaded. The exit code is 1 with a problem.
+    It asks the driver's own tool and loads no training library. The exit code is 1 with a problem.
     """
     view = _view(device)
     lines = [f"hardware class: {view['hardware_class']}"]

@@ -66,14 +66,14 @@ def phases(
     embargo: Annotated[
         Moment, Option(metavar="MOMENT", help="The embargo on results ends.")
     ] = None,
-    reason: Annotated[Moment, Option(help="Why; kept in the audit log.")] = None,
+    reason: Annotated[Moment, Option(help="Why. It goes into the audit log.")] = None,
     unfreeze: Annotated[
         bool, Option("--unfreeze", help="Allow --freezes after the freeze has begun.")
     ] = False,
 ) -> None:
     """Show the phases of a benchmark, or set some of its dates (organisers only).
 
-    Omitted dates stay unchanged; `none` removes a date.
+    Dates that you leave out stay. `none` removes a date.
     """
     given = dict(zip(NAMES, (opens, freezes, closes, embargo), strict=True))
     changes = {name: value for name, value in given.items() if value is not None}
@@ -115,7 +115,7 @@ def fetch(
     benchmark: Id,
     replace: Annotated[bool, Option("--replace", help="Overwrite a file that differs.")] = False,
     only_check: Annotated[
-        bool, Option("--check", help="Download nothing; say which files of its data are here.")
+        bool, Option("--check", help="Say which files of its data are here, and download none.")
     ] = False,
     data: Data = Path("var/data"),
     benchmarks_dir: BenchmarksDir = None,
@@ -354,7 +354,7 @@ def add(
     server: ServerClient,
     screen: Screen,
     path: BenchmarkPath,
-    reason: Annotated[str | None, Option(help="Why; kept in the audit log.")] = None,
+    reason: Annotated[str | None, Option(help="Why. It goes into the audit log.")] = None,
 ) -> None:
     """Put a benchmark on a server, or a later version of it (organisers only).
 

@@ -19,7 +19,7 @@ from finishline.rules.ranking import busy_words, place_words
 Choice = str | None
 Metric = Annotated[
     Choice,
-    Option("--metric", help="tta, cost or energy; for inference: latency or inference_cost."),
+    Option("--metric", help="tta, cost or energy, and for inference latency or inference_cost."),
 ]
 
 

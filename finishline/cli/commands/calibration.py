@@ -42,7 +42,7 @@ def calibrate(
         str | None, Option("--continue", help="Continue this calibration.")
     ] = None,
     watch: Annotated[bool, Option("--watch", help="Wait until every run is trained.")] = False,
-    reason: Annotated[str | None, Option(help="Reason; shown with the calibration.")] = None,
+    reason: Annotated[str | None, Option(help="Reason. The calibration shows it.")] = None,
 ) -> ExitCode:
     """Train the reference to its end with secret seeds, many times (organisers only).
 

@@ -45,7 +45,7 @@ BenchmarkOption = Annotated[
     str | None,
     Option(
         "--benchmark",
-        help="Benchmark of a DAWNBench entry, which names none: an id; for `check` also a file.",
+        help="Benchmark of a DAWNBench entry, which names none: an id, for `check` also a file.",
     ),
 ]
 DivisionOption = Annotated[

@@ -70,7 +70,7 @@ def check_code(screen: Screen, path: Path, benchmarks_dir: Path | None) -> None:
 
 Nonce = Annotated[
     str | None,
-    Option(help="64 hex digits that data and seeds are drawn from; repeats runs of code."),
+    Option(help="64 hex digits that data and seeds are drawn from. They repeat runs of code."),
 ]
 Plain = Annotated[
     bool,

@@ -36,7 +36,7 @@ def convert(
     files: Annotated[
         list[Path],
         Argument(
-            metavar="FILE...", help="The files to read, one a run; or a folder of event files."
+            metavar="FILE...", help="The files to read, one a run, or a folder of event files."
         ),
     ],
     format_: Annotated[Format, Option("--from", help="What the files are.")],

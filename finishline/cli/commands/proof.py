@@ -62,7 +62,7 @@ def proof(
 ) -> ExitCode:
     """Check that a verdict follows from its evidence. A file is checked offline.
 
-    For a file, pass the server's public key with --key; for an id, proof and keys come from the
+    For a file, pass the server's public key with --key. For an id, proof and keys come from the
     server. A server's export is checked file by file against signed hashes. The exit code is 0 if
     no check fails, else 1.
     """

@@ -98,7 +98,7 @@ admin token remove ID
     Revoke a token and every token made with it.
 admin invite list
     GET /invitations -> invitations
-    List the links that you made; an admin sees all.
+    List the links that you made. An admin sees all.
 admin invite remove ID
     DELETE /invitations/{id} -> Link {id} is revoked.
     Revoke a link. Those who joined with it stay.
@@ -313,7 +313,7 @@ BODIES: dict[str, Body] = {
 }
 PAGES = {"admin user list": "after", "admin worker list": "cursor"}
 GROUPS = {
-    "account": "Show your account and quotas; change them, your tokens and your webhooks.",
+    "account": "Show your account and quotas. Change them, your tokens and your webhooks.",
     "account token": "Your own tokens.",
     "account webhook": "Signed events, posted to an address.",
     "admin": "Users, tokens, quotas, prices, workers and results of a server (organisers, admins).",

@@ -70,12 +70,12 @@ def run(
     ] = None,
     settings: Annotated[
         list[str] | None,
-        Option("--set", metavar="NAME=VALUE", help="A hyperparameter; repeat for more."),
+        Option("--set", metavar="NAME=VALUE", help="A hyperparameter. Repeat it for more."),
     ] = None,
     seed: Annotated[int | None, Option(min=0, max=MAX_SEED, help="Seed of the first run.")] = None,
     division: Annotated[str | None, Option(help="closed or open.")] = None,
     precision: Annotated[
-        str | None, Option(help="fp32, tf32, bf16 or fp16; the submission states it.")
+        str | None, Option(help="fp32, tf32, bf16 or fp16. The submission states it.")
     ] = None,
     device: Annotated[
         str | None, Option(envvar="FINISHLINE_DEVICE", help="cpu, cuda or cuda:NUMBER.")

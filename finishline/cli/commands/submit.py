@@ -58,10 +58,10 @@ def submit(
     ] = True,
     withdraw: Annotated[
         str | None,
-        Option(metavar="ID", help="Withdraw this submission of yours instead; its page stays."),
+        Option(metavar="ID", help="Withdraw this submission of yours instead. Its page stays."),
     ] = None,
     reason: Annotated[
-        str | None, Option(help="Why it is withdrawn; shown on the submission's page.")
+        str | None, Option(help="Why it is withdrawn. The submission's page shows it.")
     ] = None,
     benchmarks_dir: BenchmarksDir = None,
 ) -> ExitCode:

@@ -16,7 +16,7 @@ from finishline.client.errors import NotFound
 from finishline.rules.verification.entry import FEWEST_REPEATS, MOST_REPEATS, USUAL_REPEATS
 from finishline.rules.verification.purposes import ABLATION, ASKED_FOR, ENTRY, PURPOSES
 
-KINDS = "; ".join(f"{name}: {PURPOSES[name].words.about}" for name in ASKED_FOR)
+KINDS = ". ".join(f"{name}: {PURPOSES[name].words.about}" for name in ASKED_FOR)
 
 
 def _known_kind(name: str) -> str:
