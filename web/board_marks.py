@@ -1,103 +1,115 @@
-"""Marks in rows: times as bars, runs as dots, a row among its neighbours, rows not separated."""
+"""Marks in rows: figures on one scale, and a row among its neighbours."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 from finishline.rules.ranking import ranked_seconds
-from web.formats import DASH, TimeFormat
+from web.formats import DASH, GAP, TimeFormat, energy, milliseconds, number, round_step, small_money
 
 Entry = Mapping[str, Any]
-# The bar of the shortest time, so that it can be seen.
-SHORTEST_PERCENT = 6.0
+# A metric other than time: the field of its figure, and how a figure is written.
+FIGURES: dict[str, tuple[str, Callable[[float], str]]] = {
+    "cost": ("cost_usd", small_money),
+    "energy": ("energy_joules", energy),
+    "latency": ("latency_ms", milliseconds),
+    "inference_cost": ("cost_usd_per_10000", small_money),
+}
+MOST_TICKS = 5
+EDGE_PERCENT = 3.0
 
 
 @dataclass(frozen=True)
-class TimeBar:
-    """A time in percent of the longest on the page, with the ends of its interval if known."""
+class Mark:
+    """A figure of a row and its interval in percent of the plot's width, and how far from #1."""
 
-    percent: float
-    low: float | None
-    high: float | None
-
-
-def time_bars(entries: Sequence[Entry]) -> dict[str, TimeBar]:
-    """The bar of each row with a time, by submission; none where there is nothing to compare."""
-    rows = {entry["submission_id"]: _times(entry) for entry in entries}
-    known = [value for times in rows.values() for value in times if value is not None and value > 0]
-    if len(entries) < 2 or not known or min(known) == max(known):
-        return {}
-    shortest, span = min(known), math.log(max(known) / min(known))
-
-    def at(seconds: float | None) -> float | None:
-        if seconds is None or seconds <= 0:
-            return None
-        rest = 100 - SHORTEST_PERCENT
-        return round(SHORTEST_PERCENT + rest * math.log(seconds / shortest) / span, 1)
-
-    found = {}
-    for name, (seconds, low, high) in rows.items():
-        percent = at(seconds)
-        if percent is not None:
-            found[name] = TimeBar(percent, at(low), at(high))
-    return found
+    at: float
+    low: float
+    width: float
+    gap: str
 
 
-def _times(entry: Entry) -> tuple[float | None, float | None, float | None]:
-    is_ours = entry.get("evidence") == "measured" and entry.get("measured_seconds") is not None
-    ends = "measured" if is_ours else "tta"
-    return ranked_seconds(entry), entry[f"{ends}_low_seconds"], entry[f"{ends}_high_seconds"]
+@dataclass(frozen=True)
+class Plot:
+    """The figures of a board's rows on one logarithmic scale, with the place of #1's."""
+
+    ticks: Sequence[tuple[float, str]]
+    first: float
+    marks: Mapping[str, Mark]
 
 
-def not_separated(entries: Sequence[Entry]) -> frozenset[str]:
-    """The rows that a bracket joins: from a row to the best that it is not separated from."""
-    ranges = [
-        (entry["not_separated_from"], entry["rank"])
-        for entry in entries
-        if entry.get("not_separated_from") is not None and entry["rank"] is not None
-    ]
-    return frozenset(
-        entry["submission_id"]
-        for entry in entries
-        if entry["rank"] is not None and any(a <= entry["rank"] <= b for a, b in ranges)
+def board_plot(
+    entries: Sequence[Entry], metric: str, time: TimeFormat, first: Entry | None
+) -> Plot | None:
+    """The marks of measured and numbered rows by submission; None where no row is numbered.
+
+    The first row of the board may stand on another page.
+    """
+    shown = [e for e in entries if e["section"] in ("ranked", "elsewhere")]
+    rows = {e["submission_id"]: found for e in shown if (found := _figures(e, metric))}
+    best = _figures(first, metric) if first else None
+    if best is None or not rows:
+        return None
+    known = [value for row in (*rows.values(), best) for value in row]
+    least, most = min(known), max(known)
+    span = math.log(most / least) or 1.0
+
+    def at(value: float) -> float:
+        rest = 100 - 2 * EDGE_PERCENT
+        return round(EDGE_PERCENT + rest * math.log(value / least) / span, 1)
+
+    scale = time.scale if metric == "tta" else 1.0
+    ticks = [value * scale for value in _round_figures(least / scale, most / scale)]
+    return Plot(
+        ticks=[(at(tick), _tick(tick, metric, time, is_first=tick == ticks[0])) for tick in ticks],
+        first=at(best[0]),
+        marks={
+            name: Mark(at(value), at(low), round(at(high) - at(low), 1), _gap(value / best[0]))
+            for name, (value, low, high) in rows.items()
+        },
     )
 
 
-WIDTH, HEIGHT, RADIUS = 96, 14, 3
-# Runs further from their median than this stand at the edge.
-FURTHEST = math.log(2)
+def _figures(entry: Entry, metric: str) -> tuple[float, float, float] | None:
+    """The figure that ranks a row and the ends of its interval, which may have no width."""
+    if metric != "tta":
+        value = entry[FIGURES[metric][0]]
+        return (value, value, value) if value else None
+    value = ranked_seconds(entry)
+    is_ours = entry["evidence"] == "measured" and entry["measured_seconds"] is not None
+    name = "measured" if is_ours else "tta"
+    low, high = entry[f"{name}_low_seconds"], entry[f"{name}_high_seconds"]
+    return (value, low or value, high or value) if value and value > 0 else None
 
 
-@dataclass(frozen=True)
-class Dots:
-    """The runs of a row: where each stands from the left, and their times in words."""
-
-    places: tuple[float, ...]
-    words: str
-
-
-def run_dots(times: Mapping[str, Sequence[float]], time: TimeFormat) -> dict[str, Dots]:
-    """The dots of each row around its median, on one logarithmic scale for all rows."""
-    offsets = {
-        name: [_offset(one, median(runs)) for one in runs] for name, runs in times.items() if runs
-    }
-    widest = max((abs(at) for row in offsets.values() for at in row), default=0.0) or FURTHEST
-    half = WIDTH / 2
-    return {
-        name: Dots(
-            tuple(round(half + at / widest * (half - RADIUS - 1), 1) for at in row),
-            "runs of " + ", ".join(time(one) for one in times[name]),
-        )
-        for name, row in offsets.items()
-    }
+def _tick(value: float, metric: str, time: TimeFormat, *, is_first: bool) -> str:
+    """A figure of the scale. Of times the first alone has the unit."""
+    if metric != "tta":
+        return FIGURES[metric][1](value)
+    if time.is_stopwatch:
+        return time(value)
+    return number(value / time.scale, 3) + (f"{GAP}{time.unit}" if is_first else "")
 
 
-def _offset(seconds: float, middle: float) -> float:
-    if seconds <= 0 or middle <= 0:
-        return 0.0
-    return max(-FURTHEST, min(FURTHEST, math.log(seconds / middle)))
+def _round_figures(least: float, most: float) -> list[float]:
+    """Round figures of a range: some of each decade, else at equal steps."""
+    decades = range(math.floor(math.log10(least)), math.floor(math.log10(most)) + 1)
+    found = [f * 10.0**d for d in decades for f in (1, 2, 5) if least <= f * 10.0**d <= most]
+    if len(found) > MOST_TICKS:
+        found = [10.0**d for d in decades if least <= 10.0**d <= most]
+        return found[:: -(-len(found) // MOST_TICKS)]
+    if len(found) > 2 or least == most:
+        return found
+    step = round_step((most - least) / (MOST_TICKS - 1))
+    return [n * step for n in range(math.ceil(least / step), math.floor(most / step) + 1)]
+
+
+def _gap(ratio: float) -> str:
+    """How far a figure is from that of #1: "+15 %", or "36 ×" from ten times on."""
+    if ratio >= 10:
+        return f"{number(ratio, 2)}{GAP}×"
+    return f"{round(100 * (ratio - 1)):+d}{GAP}%".replace("-", "\u2212")
 
 
 @dataclass(frozen=True)

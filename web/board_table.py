@@ -1,43 +1,37 @@
 """A leaderboard's tabs and table: columns, words, links, the range of its target."""
 
 import math
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from finishline.api.boards import Section
 from finishline.rules.benchmarks.quality import LARGEST_QUALITY, UNITS
-from finishline.rules.text import significant
-from web.formats import TimeFormat, milliseconds, number
+from finishline.rules.text import count_text, significant
+from web.formats import DASH, energy, milliseconds, money, number, percent, round_step
 from web.home_words import round_name
 
 Entry = Mapping[str, Any]
-_GAP = "\u00a0"
-_JOULES = ((1e9, "GJ"), (1e6, "MJ"), (1e3, "kJ"))
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column by the name it is sorted by.
+    """A figure beside those of the ranking, by the name it is sorted by.
 
-    It is left out of a board where no entry has one of the figures it `needs`. `css` are the
-    classes of its head. `cell` writes the figure of an entry; a column without it stands in
-    `web/templates/board.html`. An `is_chosen` one is shown to those who ask for it.
+    It is offered where some entry has one of the figures it `needs`. Only an `is_usual` one is
+    shown to those who did not ask for it.
     """
 
     name: str
     words: str
-    css: str = ""
-    needs: tuple[str, ...] = ()
-    cell: Callable[[Entry], str] | None = None
-    is_chosen: bool = False
+    needs: tuple[str, ...]
+    cell: Callable[[Entry], str]
+    is_usual: bool = False
 
 
-def _figure(name: str, words: str, field: str, write: Callable[[float | None], str]) -> Column:
+def _figure(name: str, words: str, field: str, write: Callable[[Any], str]) -> Column:
     """A column of one figure of an entry."""
-    return Column(name, words, f"r wide {name}", (field,), lambda entry: write(entry[field]), True)
+    return Column(name, words, (field,), lambda entry: write(entry[field]))
 
 
 def progress(entry: Entry) -> str:
@@ -47,103 +41,84 @@ def progress(entry: Entry) -> str:
     return number(samples, 9) if epochs is None else number(epochs, 3)
 
 
-def energy(joules: float | None) -> str:
-    """Joules with three significant digits, in the unit that leaves the fewest zeros."""
-    if joules is None:
-        return "–"
-    scale, unit = next(((s, u) for s, u in _JOULES if joules >= s), (1.0, "J"))
-    return f"{significant(joules / scale, 3)}{_GAP}{unit}"
+def _scatter(entry: Entry) -> str:
+    count = entry["measured_runs"] or entry["runs_reached"]
+    return f"{percent(entry['cv_percent'])}, {count_text(count, 'run')}"
 
 
-def rate(per_second: float | None) -> str:
-    """Something per second with three significant digits, in full."""
-    return "–" if per_second is None else significant(per_second, 3)
+def _rate(per_second: float | None) -> str:
+    return DASH if per_second is None else significant(per_second, 3)
 
 
-TRAIN = (
-    Column("rank", "#", "r rank"),
-    Column("system", "Entry", "model"),
-    Column("tta", "Time, 95 %", "r"),
-    Column("best", "× best", "r wide", ("tta_seconds",), is_chosen=True),
-    Column("cost", "Cost", "r wide cost", ("cost_usd",), is_chosen=True),
-    Column("cv", "Runs", "r wide", is_chosen=True),
-    Column("latency", "Latency stated", "r wide", ("latency_ms",), is_chosen=True),
-    _figure("measured_latency", "Latency measured", "measured_latency_ms", milliseconds),
-    _figure("energy", "Energy", "energy_joules", energy),
-    Column("epochs", "Epochs", "r wide", ("epochs_to_target",), progress, True),
-    _figure("samples", "Samples/s", "samples_per_second", rate),
-    Column("precision", "Precision", "wide", ("precision", "precision_measured"), is_chosen=True),
-    Column("division", "Division", "wide", ("division",)),
-    Column("status", "Evidence", "wide"),
-    Column("submitter", "By", "wide"),
-    Column("availability", "Availability", "wide", ("availability",), is_chosen=True),
-    Column("date", "Date", "wide", is_chosen=True),
+def _precision(entry: Entry) -> str:
+    if entry["precision_measured"]:
+        return f"{entry['precision_measured']} measured"
+    return f"{entry['precision']} claimed" if entry["precision"] else DASH
+
+
+MEASURED_LATENCY = _figure(
+    "measured_latency", "Latency measured", "measured_latency_ms", milliseconds
 )
-INFERENCE = (
-    Column("rank", "#", "r rank"),
-    Column("system", "Entry", "model"),
-    Column("latency", "Latency", "r", ("latency_ms",)),
-    replace(
-        _figure("measured_latency", "Measured", "measured_latency_ms", milliseconds),
-        is_chosen=False,
+COLUMNS = {
+    "train": (
+        _figure("cost", "Cost", "cost_usd", money),
+        Column("cv", "Scatter", (), _scatter),
+        _figure("latency", "Latency stated", "latency_ms", milliseconds),
+        MEASURED_LATENCY,
+        _figure("energy", "Energy", "energy_joules", energy),
+        Column("epochs", "Epochs", ("epochs_to_target",), progress),
+        _figure("samples", "Samples/s", "samples_per_second", _rate),
+        Column("precision", "Precision", ("precision", "precision_measured"), _precision),
+        Column(
+            "availability",
+            "Availability",
+            ("availability",),
+            lambda entry: entry["system"].get("availability") or DASH,
+        ),
     ),
-    Column("inference_cost", "Cost of 10,000", "r wide cost", ("cost_usd_per_10000",)),
-    Column("quality", "Quality", "r wide", ("quality",)),
-    Column("division", "Division", "wide", ("division",)),
-    Column("status", "Evidence", "wide"),
-    Column("submitter", "By", "wide"),
-    Column("date", "Date", "wide"),
-)
-HEADINGS: dict[Section, str] = {
-    "ranked": "",
-    "elsewhere": "Measured, not numbered on this board",
-    "unchecked": "Published, source not checked",
-    "claimed": "Claimed, not measured here",
-    "unranked": "Not ranked",
+    "inference": (
+        replace(MEASURED_LATENCY, is_usual=True),
+        replace(_figure("quality", "Quality", "quality", number), is_usual=True),
+    ),
 }
-COLUMNS = {"train": TRAIN, "inference": INFERENCE}
-FIGURES = frozenset(name for columns in COLUMNS.values() for c in columns for name in c.needs)
 
 
-def present_figures(entries: Iterable[Entry]) -> frozenset[str]:
-    """The figures that some entry has."""
-    return frozenset(name for entry in entries for name in FIGURES if entry.get(name) is not None)
-
-
-def board_columns(
-    kind: str, present: Collection[str], divisions: Collection[str], *, counts: str = "epochs"
+def offered_columns(
+    board: Mapping[str, Any], present: Collection[str], *, counts: str = "epochs"
 ) -> list[Column]:
-    """The columns that a board of a kind can have, for entries with these figures.
+    """The columns that a board can have beside its metric, for entries with these figures.
 
-    Divisions are told apart where there are several. A benchmark that counts samples shows those in
-    the place of epochs.
+    A benchmark that counts samples shows those in the place of epochs.
     """
-    has = set(present) - {"division"} | ({"division"} if len(divisions) > 1 else set())
-    if counts == "samples":
-        has |= {"epochs_to_target"}
-    found = [c for c in COLUMNS[kind] if not c.needs or has.intersection(c.needs)]
+    has = set(present) | ({"epochs_to_target"} if counts == "samples" else set())
+    found = [
+        column
+        for column in COLUMNS[board["kind"]]
+        if column.name != board["metric"] and (not column.needs or has.intersection(column.needs))
+    ]
     return [replace(c, words=counts.capitalize()) if c.name == "epochs" else c for c in found]
 
 
-NO_COLUMNS = "none"
+def _asked(filters: Mapping[str, Any]) -> list[str]:
+    return [name for name in str(filters.get("columns") or "").split(",") if name]
 
 
-def chosen_columns(filters: Mapping[str, Any], metric: str, *, clock: str) -> frozenset[str]:
-    """The names of the columns that the address adds; without any, those that the board needs.
+def shown_columns(columns: Iterable[Column], filters: Mapping[str, Any]) -> list[Column]:
+    """The usual ones, and those that the address adds."""
+    return [column for column in columns if column.is_usual or column.name in _asked(filters)]
 
-    The rounds of DAWNBench were open for years, so a row there has its date.
-    """
-    if filters.get("columns"):
-        return frozenset(str(filters["columns"]).split(","))
-    return frozenset(
-        name
-        for name, is_needed in {
-            "cost": metric == "cost",
-            "energy": metric == "energy",
-            "date": clock == "dawnbench",
-        }.items()
-        if is_needed
-    )
+
+def column_links(
+    columns: Iterable[Column], filters: Mapping[str, Any]
+) -> list[tuple[str, str, bool]]:
+    """A link that shows or hides each column which may be added, and whether it is shown."""
+    asked, links = _asked(filters), []
+    for one in (column for column in columns if not column.is_usual):
+        is_shown = one.name in asked
+        names = [name for name in asked if name != one.name] + ([] if is_shown else [one.name])
+        link = "?" + board_query(filters, columns=",".join(names))
+        links.append((one.words, link, is_shown))
+    return links
 
 
 def offered_metrics(kind: str, present: Collection[str], metric: str) -> dict[str, str]:
@@ -152,65 +127,12 @@ def offered_metrics(kind: str, present: Collection[str], metric: str) -> dict[st
     return {n: words for n, words in METRICS[kind].items() if n != "energy" or has_energy}
 
 
-def shown_columns(columns: Iterable[Column], chosen: Collection[str]) -> list[Column]:
-    """Those of a board that always stand, and the chosen ones."""
-    return [column for column in columns if not column.is_chosen or column.name in chosen]
-
-
-def column_links(
-    columns: Iterable[Column], filters: Mapping[str, Any], chosen: Collection[str]
-) -> list[tuple[str, str, bool]]:
-    """A link that shows or hides each column which may be chosen, and whether it is shown."""
-    optional = [column for column in columns if column.is_chosen]
-    links = []
-    for one in optional:
-        names = [c.name for c in optional if (c.name in chosen) != (c.name == one.name)]
-        link = "?" + board_query(filters, columns=",".join(names) or NO_COLUMNS)
-        links.append((one.words, link, one.name in chosen))
-    return links
-
-
-def columns_by_name(
-    columns: Iterable[Column],
-    quality_unit: str,
-    time: TimeFormat,
-    fastest_seconds: float | None = None,
-) -> dict[str, Any]:
-    """Facts of a board that its rows need: the columns it has, and the units of its figures."""
-    there = {column.name for column in columns}
-    has = {c.name: c.name in there for kind in COLUMNS.values() for c in kind}
-    return has | {"quality_unit": quality_unit, "time": time, "fastest_seconds": fastest_seconds}
-
-
-def board_sections(entries: Sequence[Entry]) -> dict[int, str]:
-    """Headings of a board in the order of ranks, by the place of the entry below, from 0."""
-    headings: dict[int, str] = {}
-    before = "ranked"
-    for place, entry in enumerate(entries):
-        if entry["section"] != before:
-            before = entry["section"]
-            headings[place] = HEADINGS[before]
-    return headings
-
-
 def why_unranked(entry: Entry) -> str | None:
     """Reason why a row has no number, None where its evidence says it."""
     reason, section = entry.get("unranked_reason"), entry["section"]
     if reason is None or section == "claimed":
         return None
     return str(reason) if section == "elsewhere" else f"not ranked: {reason}"
-
-
-def nothing_measured(entries: Sequence[Entry]) -> str | None:
-    """Sentence above the rows of a board without a number; None for any other board."""
-    sections = Counter(entry["section"] for entry in entries)
-    if sections["ranked"]:
-        return None
-    if published := sections["unchecked"]:
-        return f"{published:,} published result{'' if published == 1 else 's'} below, not checked."
-    if claims := sections["claimed"]:
-        return f"Nothing measured yet. {claims:,} claim{'' if claims == 1 else 's'} below."
-    return None
 
 
 NARROWING = (
@@ -234,28 +156,15 @@ WHAT_IF = ("clock", "target", "price", "prices_on")
 FILTER_NAMES = ("metric", *NARROWING, "sort", "order", "limit", *WHAT_IF, "withdrawn", "columns")
 # Fields that the form of a board leaves as they are.
 KEPT_BY_FORM = (
-    *(
-        "division",
-        "round",
-        "status",
-        "evidence",
-        "check",
-        "hardware_class",
-        "vendor",
-        "accelerator",
-    ),
-    *("size", "sort", "order", "limit", "columns"),
+    *("metric", "division", "round", "status", "check", "hardware_class"),
+    *("sort", "order", "limit", "columns"),
 )
 FIRST_ORDER = ("rank", "asc")
 USUAL_LIMIT = 50
 # The metrics of each kind of board, the one it is ranked by unless told otherwise first.
 METRICS = {
-    "train": {
-        "tta": "time to accuracy",
-        "cost": "cost to accuracy",
-        "energy": "energy to accuracy",
-    },
-    "inference": {"latency": "latency of one item", "inference_cost": "cost of 10,000 items"},
+    "train": {"tta": "time", "cost": "cost", "energy": "energy"},
+    "inference": {"latency": "latency", "inference_cost": "cost of 10,000"},
 }
 
 
@@ -376,18 +285,13 @@ def target_range(target: Mapping[str, Any], qualities: tuple[float, float] | Non
     largest = UNITS.get(str(target["unit"])) or LARGEST_QUALITY
     low, high = max(low, 0.0), min(high, largest)  # An archive may have any figure.
     beyond = max((high - own) if higher else (own - low), abs(own) * NARROWEST, 1e-9)
-    step = _round_step(beyond * (1.0 + EASIER) / STEPS)
+    step = round_step(beyond * (1.0 + EASIER) / STEPS)
     below, above = (EASIER, 1.0) if higher else (1.0, EASIER)
     return TargetRange(
         low=_at_step(math.ceil(max(0.0, own - below * beyond) / step - SLACK), step),
         high=_at_step(math.floor(min(largest, own + above * beyond) / step + SLACK), step),
         step=step,
     )
-
-
-def _round_step(wanted: float) -> float:
-    power = 10.0 ** math.floor(math.log10(wanted))
-    return _at_step(next(f for f in (1, 2, 5, 10) if f * power >= wanted * (1 - SLACK)), power)
 
 
 def _at_step(steps: int, step: float) -> float:

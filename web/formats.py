@@ -13,7 +13,7 @@ from finishline.rules.scoring.tta import display_seconds, stopwatch
 from finishline.rules.text import LARGEST_PLAIN, SMALLEST_PLAIN, significant
 
 DASH = "–"
-_GAP = "\u00a0"  # A number never parts from its unit at the end of a line.
+GAP = "\u00a0"  # A number never parts from its unit at the end of a line.
 SMALLEST_PRICE = 1e-6
 SHORTEST_IN_MINUTES = 120.0
 _AGES = ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"), (1.0, "second"))
@@ -21,7 +21,7 @@ _AGES = ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"), (1.0, "second")
 
 def duration(seconds: float | None) -> str:
     """Seconds as read on a stopwatch: "0.853 s" below a minute, else H:MM:SS rounded up."""
-    return DASH if seconds is None else display_seconds(seconds).replace(" ", _GAP)
+    return DASH if seconds is None else display_seconds(seconds).replace(" ", GAP)
 
 
 def device_time(seconds: float) -> str:
@@ -56,7 +56,7 @@ class TimeFormat:
         if seconds is None:
             return DASH
         figure = self._figure(seconds)
-        return figure if self.is_stopwatch else f"{figure}{_GAP}{self.unit}"
+        return figure if self.is_stopwatch else f"{figure}{GAP}{self.unit}"
 
     @property
     def is_stopwatch(self) -> bool:
@@ -109,7 +109,7 @@ def seconds_exact(seconds: float | None) -> str:
     if seconds is None:
         return DASH
     is_plain = abs(seconds) <= LARGEST_PLAIN
-    return f"{seconds:,.3f}{_GAP}s" if is_plain else f"{significant(seconds, 3)}{_GAP}s"
+    return f"{seconds:,.3f}{GAP}s" if is_plain else f"{significant(seconds, 3)}{GAP}s"
 
 
 def money(usd: float | None) -> str:
@@ -141,7 +141,7 @@ def price(usd: float | None) -> str:
 
 def milliseconds(value: float | None) -> str:
     """Milliseconds with three significant digits."""
-    return DASH if value is None else f"{significant(value, 3)}{_GAP}ms"
+    return DASH if value is None else f"{significant(value, 3)}{GAP}ms"
 
 
 def percent(value: float | None, digits: int = 1) -> str:
@@ -149,12 +149,30 @@ def percent(value: float | None, digits: int = 1) -> str:
     if value is None:
         return DASH
     is_plain = abs(value) <= LARGEST_PLAIN
-    return f"{value:.{digits}f}{_GAP}%" if is_plain else f"{significant(value, 3)}{_GAP}%"
+    return f"{value:.{digits}f}{GAP}%" if is_plain else f"{significant(value, 3)}{GAP}%"
+
+
+_JOULES = ((1e9, "GJ"), (1e6, "MJ"), (1e3, "kJ"))
+
+
+def energy(joules: float | None) -> str:
+    """Joules with three significant digits, in the unit that leaves the fewest zeros."""
+    if joules is None:
+        return DASH
+    scale, unit = next(((s, u) for s, u in _JOULES if joules >= s), (1.0, "J"))
+    return f"{significant(joules / scale, 3)}{GAP}{unit}"
+
+
+def round_step(wanted: float) -> float:
+    """The next one, two or five of a power of ten."""
+    power = 10.0 ** math.floor(math.log10(wanted))
+    factor = next(f for f in (1, 2, 5, 10) if f * power >= wanted * (1 - 1e-9))
+    return float(f"{factor * power:.10g}")
 
 
 def unbroken(text: str) -> str:
     """A sentence in which no number parts from its percent sign at the end of a line."""
-    return text.replace(" %", f"{_GAP}%")
+    return text.replace(" %", f"{GAP}%")
 
 
 # Units that say no more than the metric's own name does.
@@ -166,8 +184,8 @@ def quality(value: float | None, unit: str | None = None) -> str:
     if value is None:
         return DASH
     if unit == "percent":
-        return f"{number(round(value, 3))}{_GAP}%"
-    return number(value) if unit in (None, *UNNAMED_UNITS) else f"{number(value)}{_GAP}{unit}"
+        return f"{number(round(value, 3))}{GAP}%"
+    return number(value) if unit in (None, *UNNAMED_UNITS) else f"{number(value)}{GAP}{unit}"
 
 
 def number(value: object, digits: int = 5) -> str:
@@ -201,6 +219,11 @@ def day(timestamp: str | datetime | None) -> str:
     return DASH if timestamp is None else moment(timestamp).strftime("%Y-%m-%d")
 
 
+def calendar(timestamp: str | datetime) -> str:
+    """The UTC date of a timestamp in words: "3 Nov 2026"."""
+    return f"{moment(timestamp):%-d %b %Y}"
+
+
 def minute(timestamp: str | datetime | None) -> str:
     """The UTC date and time of day of a timestamp."""
     return DASH if timestamp is None else moment(timestamp).strftime("%Y-%m-%d %H:%M:%S UTC")
@@ -214,7 +237,7 @@ def age(timestamp: str | datetime | None, now: datetime | None = None) -> str:
     for length, name in _AGES:
         count = int(seconds // length)
         if count >= 1:
-            return f"{count}{_GAP}{name}{'' if count == 1 else 's'} ago"
+            return f"{count}{GAP}{name}{'' if count == 1 else 's'} ago"
     return "just now"
 
 

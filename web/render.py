@@ -56,7 +56,7 @@ CLOCKS = {
     "speedrun": "training and its data count, the clock pauses at evaluations",
 }
 CLOCK_OF_PACKAGES = "kept outside the sandbox: data, training and evaluations count"
-NO_FACTS = {"entries": 0, "measured": 0, "updated": None}
+NO_FACTS = {"entries": 0}
 RCP_VERDICTS = {
     "pass": "passes",
     "fail": "converges faster than the reference can",
@@ -65,14 +65,13 @@ RCP_VERDICTS = {
 }
 # Functions that templates call by their own names.
 FUNCTIONS: tuple[Callable[..., Any], ...] = (
-    assets.static_url, board_marks.not_separated, board_marks.time_bars, board_marks.whiskers,
-    board_table.asks_what_if, board_table.board_address, board_table.board_columns,
-    board_table.board_query, board_table.board_sections, board_table.board_tabs,
-    board_table.chosen_columns, board_table.column_links, board_table.columns_by_name,
-    board_table.is_filtered, board_table.kind_link, board_table.nothing_measured,
-    board_table.offered_metrics, board_table.pages_of, board_table.present_figures,
-    board_table.shown_columns, board_table.shown_value, board_table.sort_link,
-    board_table.sort_state, board_table.target_range, board_table.unfiltered_link,
+    assets.static_url, board_marks.board_plot, board_marks.whiskers,
+    board_table.asks_what_if, board_table.board_address, board_table.board_query,
+    board_table.board_tabs, board_table.column_links, board_table.is_filtered,
+    board_table.kind_link, board_table.offered_columns, board_table.offered_metrics,
+    board_table.pages_of, board_table.shown_columns, board_table.shown_value,
+    board_table.sort_link, board_table.sort_state, board_table.target_range,
+    board_table.unfiltered_link,
     board_table.why_unranked, citation.bibtex, citation.plain_citation, compare.compare_link,
     compare.comparison_groups, compare.only_differences, compare.pair_sentence, compare.probability,
     compare.side_names, curves.left_out, curves.overlaid_curves, curves.run_times_chart,
@@ -96,11 +95,11 @@ FUNCTIONS: tuple[Callable[..., Any], ...] = (
     workers.run_text, workers.speed_text, workers.subject_of, workers.worker_state,
 )  # fmt: skip
 FILTERS: tuple[Callable[..., Any], ...] = (
-    formats.age, formats.breakable, formats.day, formats.device_time, formats.duration,
-    formats.milliseconds, formats.minute, formats.money, formats.number, formats.percent,
-    formats.price, formats.quality, formats.seconds_exact, significant, formats.small_money,
-    formats.unbroken, formats.visible, formats.web_address, formats.web_host, names.byline,
-    compare.ratio,
+    formats.age, formats.breakable, formats.calendar, formats.day, formats.device_time,
+    formats.duration, formats.energy, formats.milliseconds, formats.minute, formats.money,
+    formats.number, formats.percent, formats.price, formats.quality, formats.seconds_exact,
+    significant, formats.small_money, formats.unbroken, formats.visible, formats.web_address,
+    formats.web_host, names.byline, compare.ratio,
 )  # fmt: skip
 
 

@@ -73,14 +73,14 @@ class RankedBoard:
     def __init__(self, rows: BoardRows, query: BoardQuery, places: FirstPlaces) -> None:
         self.rows = {name: row for name, row in rows.found.items() if _is_on_board(row, query)}
         self.hardware_class: str | None = None
-        first_place = None
+        self.first_place: FirstPlace | None = None
         classes = {row.hardware_class for row in self.rows.values()} - {None}
         if query.metric == "tta":
             is_known = query.hardware_class in classes
             self.hardware_class = query.hardware_class if is_known else _main_class(self.rows)
-            first_place = places.get((query.division or "", self.hardware_class or ""))
+            self.first_place = places.get((query.division or "", self.hardware_class or ""))
         self.other_classes = sorted(filter(None, classes - {self.hardware_class}))
-        holder = first_place.holder if first_place is not None else None
+        holder = self.first_place.holder if self.first_place is not None else None
         self.order = order_of(
             self.rows.values(),
             metric=query.metric,
@@ -90,7 +90,7 @@ class RankedBoard:
         self._lock = threading.Lock()
         self._placed: list[PlacedRow] = []
         # It refers to no board: in a circle the board would outlive its use.
-        self._rest = _placed_rows(rows, self.order, first_place)
+        self._rest = _placed_rows(rows, self.order, self.first_place)
 
     def __len__(self) -> int:
         return len(self.order)
@@ -109,7 +109,7 @@ class RankedBoard:
     @cached_property
     def facets(self) -> Facets:
         """The values on the whole board."""
-        return find_facets(self.page(), self.numbered)
+        return find_facets(self.page())
 
     def page(self, start: int = 0, stop: int | None = None) -> list[PlacedRow]:
         """The rows from one place up to another, counted from 0; every row without limits."""

@@ -18,7 +18,7 @@ from finishline.rules.run import ClockName
 from finishline.rules.submissions.claim import Kind
 from server.base.errors import ConflictError, ContentError
 from server.base.forms import Body, DayField
-from server.boards.order import Row, Status
+from server.boards.order import Status
 from server.boards.rows import PlacedRow
 
 SortColumn = Literal[
@@ -254,7 +254,7 @@ class Facets:
 
     `accelerators` are models by vendor. `present` names the figures that some entry has;
     `qualities` are the lowest and the highest of the best qualities, `days` the first and the last
-    day of a submission, `fastest_seconds` the shortest time of a numbered row.
+    day of a submission.
     """
 
     divisions: Counts
@@ -265,11 +265,10 @@ class Facets:
     present: frozenset[str]
     qualities: tuple[float, float] | None
     days: tuple[str, str] | None
-    fastest_seconds: float | None
 
 
-def find_facets(rows: Sequence[PlacedRow], numbered: Iterable[Row]) -> Facets:
-    """The values on a board of these rows, of which some are numbered."""
+def find_facets(rows: Sequence[PlacedRow]) -> Facets:
+    """The values on a board of these rows."""
     accelerators = [placed.row.accelerator for placed in rows]
     sizes = Counter(one.size for one in accelerators)
     qualities = [row["quality"] for row in rows if row["quality"] is not None]
@@ -286,7 +285,6 @@ def find_facets(rows: Sequence[PlacedRow], numbered: Iterable[Row]) -> Facets:
         present=frozenset(present),
         qualities=(min(qualities), max(qualities)) if qualities else None,
         days=(min(days), max(days)) if days else None,
-        fastest_seconds=min((row.tta_seconds for row in numbered if row.tta_seconds), default=None),
     )
 
 

@@ -42,7 +42,6 @@ from server.base.models import (
 from server.base.standing import KIND_THAT_CHECKS, OPEN, PUBLISH, report_of
 from server.benchmarks.prices import BookCosts, SystemPrice
 from server.boards.order import Row, RunsBehind
-from server.submissions.lists import run_times
 from server.verifications.pools import Spreads
 from web.names import accelerator_of_system
 
@@ -236,18 +235,6 @@ def reported_runs(session: Session, submission_id: str) -> list[tuple[Any, Repla
     }
     keys = [(one, (one.verification_id, one.index)) for one in runs]
     return [(one, trained[key]) for one, key in keys if key in trained]
-
-
-def times_of_runs(session: Session, submission_ids: Sequence[str]) -> dict[str, list[float]]:
-    """Seconds of the runs that reached the target, by submission.
-
-    Of a measured one they are the measured runs that count, of any other those of its logs.
-    """
-    named = Submission.id.in_(submission_ids)
-    found = dict(run_times(session, named, Submission.evidence != "measured"))
-    for name, runs in measured_runs(session, named, Submission.evidence == "measured").items():
-        found[name] = [run.seconds for run in runs if run.seconds is not None]
-    return found
 
 
 def convergence_factor(tta_seconds: float | None, result: Mapping[str, Any]) -> float:

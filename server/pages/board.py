@@ -22,10 +22,8 @@ from server.boards.endpoints import Encoded, answer_board
 from server.boards.lineage import MOST_PACKAGES, IdeaClassView, list_ideas
 from server.boards.query import BoardQuery
 from server.boards.records import held_record
-from server.boards.rows import times_of_runs
 from server.pages.declared import Context, public_page, sentence_of
 from server.pages.entries import trainings_table
-from web.board_marks import run_dots
 from web.board_table import USUAL_LIMIT
 from web.entries import Line, idea_lines, lines_of
 from web.formats import SECONDS, STOPWATCH, TimeFormat, time_format
@@ -160,20 +158,16 @@ def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
         official = ranked_board(session, benchmark, usual, version=version)
         board["moves"] = _moves(official, board["entries"])
     times = times_of_board(benchmark, ranked)
-    if "cv" in (getattr(query, "columns", None) or "").split(",") and not board["what_if"]:
-        ids = [entry["submission_id"] for entry in board["entries"]]
-        board["dots"] = run_dots(times_of_runs(session, ids), times)
     around = _around(session, benchmark, query, version)
     # A round that nothing was published in is no choice, and stays out of the links.
     only = None if around["benchmark"]["published"] else {"round"}
     return around | {
         "board": board,
         "time": times,
-        "facts": {
-            "entries": len(ranked.rows),
-            "measured": sum(row.evidence == "measured" for row in ranked.rows.values()),
-            "updated": max((row.submitted_at[:10] for row in ranked.rows.values()), default=None),
-        },
+        "facts": {"entries": len(ranked.rows)},
+        "first": ranked.page(0, 1)[0].entry() if ranked.order.numbered else None,
+        "place": ranked.first_place,
+        "classes": [name for name in (ranked.hardware_class, *ranked.other_classes) if name],
         "held": _held_by_another(session, benchmark, query, board, version),
         "filters": query.model_dump(mode="json", exclude_defaults=True, exclude=only),
         "facets": ranked.facets,

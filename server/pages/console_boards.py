@@ -210,6 +210,7 @@ def preview_page(
         "benchmark": plain(benchmark_view(benchmark)) | around,
         "board": board,
         "facets": ranked.facets,
+        "place": ranked.first_place,
         "time": times_of_board(benchmark, ranked),
         "filters": typed,
         "kinds": kinds,

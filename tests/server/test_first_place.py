@@ -15,6 +15,7 @@ from server.verifications.head_to_heads import Measured, Meeting, find_first_pla
 from server.verifications.settle import BoardSettler
 from tests.support.boards import rows_of
 from tests.support.build import WORKER_SYSTEM, Replay, ask_for_replay, build_report, measure
+from tests.support.pages import words_of
 from tests.support.workers import greet_as_servers, say_hello
 
 BOARD = "/api/v1/leaderboards/digits"
@@ -359,6 +360,11 @@ def test_a_challenger_takes_first_place_head_to_head(reference, row_of, queued, 
     assert told(client, faster) == (None, job.verification_id)
     for page in ("/benchmarks/digits?division=open", f"/submissions/{faster}"):
         assert f'href="/verifications/{job.verification_id}">' in client.get(page).text
+    board = words_of(client.get("/benchmarks/digits?division=open").text)
+    for words in ("First place 0.837 s", "Reference takes 1.19 ×", "How sure p &lt; 0.0001"):
+        assert words in board
+    for words in ("first place since", "+19 %", "holder, "):
+        assert words in board
     (division,) = records(client)
     assert [each["submission_id"] for each in division["records"]] == [reference, faster]
     record = division["records"][-1]

@@ -57,7 +57,8 @@ def test_measured_time_is_ours(replay, make_report, client):
         {"evidence": "measured", "measured_seconds": 1.648, "claimed_seconds": 0.944}
     )
     row = row_of(read(client, "/benchmarks/digits"), replay.submission_id)
-    assert "1.65 s 1.47 to 1.85 s claimed 0.944 s" in row
+    assert "1.65 s 1.47 to 1.85 s" in row
+    assert "claimed 0.944 s" in row
     assert "measured" in row
     assert "1.65 s" in words_of(read(client, f"/submissions/{replay.submission_id}"))
     for address in (f"/submissions/{replay.submission_id}/badge.svg", "/feed.atom"):

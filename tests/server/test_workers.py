@@ -349,7 +349,7 @@ def test_the_precision_a_replay_found_is_on_the_submission_and_the_board(
     (entry,) = rows_of(client.get("/api/v1/leaderboards/digits").json())
     assert entry["precision_measured"] == "bf16"
     page = client.get("/benchmarks/digits?columns=precision").text
-    assert '<td class="wide">bf16 <small' in page
+    assert ">bf16 measured</td>" in page
     page = client.get(f"/verifications/{replay.verification_id}").text
     assert "bf16 is the narrowest type used" in page
 

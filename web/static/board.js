@@ -5,7 +5,7 @@
 const PAUSE_MS = 500;
 const SLID = "finishline-target-slid";
 
-for (const form of document.querySelectorAll(".what-if form")) {
+for (const form of document.querySelectorAll(".more form")) {
   form.addEventListener("formdata", (event) => {
     const empty = [...event.formData].filter(([, value]) => value === "").map(([name]) => name);
     empty.forEach((name) => event.formData.delete(name));
@@ -21,15 +21,6 @@ for (const moment of document.querySelectorAll(".closes time")) {
   const left = days > 0 ? `${days} d ${hours} h` : `${hours} h ${minutes % 60} min`;
   moment.after(minutes >= 0 ? `, in ${left}` : ", closed");
 }
-
-// A menu closes by Escape, and where something else is pointed at.
-const closeMenus = (except) => {
-  for (const menu of document.querySelectorAll("details.chip[open]")) {
-    if (menu !== except) menu.open = false;
-  }
-};
-addEventListener("pointerdown", (event) => closeMenus(event.target.closest("details.chip")));
-addEventListener("keydown", (event) => event.key === "Escape" && closeMenus());
 
 function slideTarget(form, slider) {
   const number = form.elements.namedItem("target");

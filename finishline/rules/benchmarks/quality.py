@@ -25,11 +25,11 @@ SMALLEST_QUALITY, LARGEST_QUALITY = 1e-12, 1e6
 
 @lru_cache(maxsize=512)
 def metric_words(name: str) -> str:
-    """A metric as people say it: "top-1 accuracy" for top1Accuracy, "F1" for f1Score."""
+    """A metric as people say it: "top-1 accuracy" for top1Accuracy, "F1" for f1Score, "box AP"."""
     if name == "f1Score":
         return "F1"
-    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", " ", name).split()
-    return " ".join(re.sub(r"(?<=[a-z])(?=[0-9])", "-", word).lower() for word in words)
+    words = re.sub(r"(?<=[a-z0-9])[A-Z](?=[a-z])", lambda found: f" {found[0].lower()}", name)
+    return re.sub(r"(?<=[a-z])(?=[0-9])", "-", words.replace("_", " "))
 
 
 @dataclass(frozen=True)

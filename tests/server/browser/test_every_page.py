@@ -218,7 +218,7 @@ def test_pages_read_and_work_without_scripts(browser, site, pages, filled, ada):
     page = context.new_page()
     faults = [fault for each in (*public, *faces(filled)) for fault in faults_of(page, site, each)]
     page.goto(f"{site}/benchmarks/digits")
-    page.locator("summary", has_text="More").click()
+    page.locator("summary", has_text="Filters").click()
     page.fill("main [name=q]", "nothing is called so")
     page.get_by_role("button", name="Show").click()
     expect(page.locator("main")).to_contain_text("No match")

@@ -87,7 +87,7 @@ def test_board_follows_its_reader(page, address, variants, olivia):
     expect(page.locator("a.sign-in")).to_have_text("Account (olivia)")
     page.locator("td.mark input").first.check()
     expect(page.locator("[data-role=organiser]")).to_be_visible()
-    page.locator(".what-if > summary").click()
+    page.locator(".more > summary").click()
     page.locator("input[type=range]").focus()
     with page.expect_navigation():
         for _ in range(3):
