@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from finishline.api.boards import BoardPriceView, WhatIfView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import training_cost_usd
-from finishline.rules.benchmarks.quality import QualityTarget
+from finishline.rules.benchmarks.quality import QualityTarget, metric_words
 from finishline.rules.errors import RuleError
 from finishline.rules.logs import clock_of_log
 from finishline.rules.run import (
@@ -105,15 +105,15 @@ def what_if_of(benchmark: Benchmark, query: BoardQuery) -> WhatIf | None:
 def what_if_view(what_if: WhatIf, benchmark: Benchmark) -> WhatIfView:
     """Describe another clock and target beside the official ones, also in a sentence."""
     target, own = what_if.target, benchmark.target
-    sign = "≥" if target.direction == "higher" else "≤"
+    bound = "at least" if target.direction == "higher" else "at most"
     return WhatIfView(
         clock=what_if.clock.name,
         target=target.value,
         official_clock=benchmark.clock.name,
         official_target=own.value,
-        note=f"Not the official ranking: on the {what_if.clock.name} clock, at {target.metric} "
-        f"{sign} {target.value:g} {target.unit}. Official is the {benchmark.clock.name} clock at "
-        f"{own.value:g} {own.unit}.",
+        note=f"Not the official ranking: on the {what_if.clock.name} clock, with {bound} "
+        f"{target.value:g} {target.unit} {metric_words(target.metric)}. Official is the "
+        f"{benchmark.clock.name} clock at {own.value:g} {own.unit}.",
     )
 
 

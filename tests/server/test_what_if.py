@@ -96,7 +96,7 @@ def test_a_what_if_view_says_that_it_is_not_the_official_ranking(two, client):
     assert (what_if["clock"], what_if["target"]) == ("speedrun", 95.0)
     assert (what_if["official_clock"], what_if["official_target"]) == ("mlperf", 97.5)
     assert what_if["note"] == (
-        "Not the official ranking: on the speedrun clock, at top1Accuracy ≥ 95 percent. "
+        "Not the official ranking: on the speedrun clock, with at least 95 percent top-1 accuracy. "
         "Official is the mlperf clock at 97.5 percent."
     )
 
