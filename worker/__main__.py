@@ -19,7 +19,7 @@ from worker.link import HelloThread, WorkerLink
 from worker.machine.probe import describe_surroundings, probe, system_over
 from worker.machine.self_check import SelfCheck
 from worker.machine.sensors import open_sensors
-from worker.replay import replay
+from worker.replay import Attempts
 from worker.settings import Settings, configure_logging, load_settings
 from worker.state import Limits, WorkerState, guard_stop
 
@@ -120,20 +120,15 @@ def work(
         if state.refused is not None:
             return state.exit_code
 
+        attempts = Attempts(server, system, host, state, checks)
+
         def make_attempt(attempt_id: str) -> bool:
             if state.stopping or state.is_done:  # It was drawn just before.
                 log.info("attempt %s is left to another worker", attempt_id)
                 return False
             try:
                 with state.at_work():
-                    made = replay(
-                        attempt_id,
-                        server=server,
-                        system=system,
-                        host=host,
-                        state=state,
-                        checks=checks,
-                    )
+                    made = attempts.make(attempt_id)
                     state.made += made
             finally:
                 hello.say_soon()

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -34,123 +35,119 @@ HEARTBEATS_PER_LEASE = 4
 Train = Callable[..., ReplayRun]
 
 
-def replay(
-    attempt_id: str,
-    *,
-    server: WorkerLink,
-    system: WorkerSystem,
-    host: Host,
-    state: WorkerState,
-    checks: SelfCheck | None = None,
-) -> bool:
-    """Lease an attempt, make it and report it; whether this worker got the lease.
+@dataclass(frozen=True)
+class Attempts:
+    """The attempts of one worker. `checks` surround the runs.
 
-    Quiet when the attempt belongs to another worker or is over: its id may come twice. `checks`
-    surround the runs; without them the report has neither canaries nor an audit.
+    Without them a report has neither canaries nor an audit.
     """
-    try:
-        lease = server.claim(attempt_id, system.worker)
-    except Conflict as refusal:
-        log.info("attempt %s is not to be made: %s", attempt_id, refusal)
-        return False
-    except (FinishlineError, ValueError) as error:
-        log.error("attempt %s was not leased: %s", attempt_id, error)
-        return False
-    job = lease.job
-    with attempt_in_logs(job):
-        log.info("attempt %s: %d runs of %s", attempt_id, len(job.trainings), job.benchmark_id)
-        report = _train(lease, server=server, system=system, host=host, state=state, checks=checks)
-        if report is not None:
-            try:
-                server.report(lease, report)
-            except FinishlineError as error:
-                log.warning("the report of attempt %s was not accepted: %s", attempt_id, error)
-    return True
 
+    server: WorkerLink
+    system: WorkerSystem
+    host: Host
+    state: WorkerState
+    checks: SelfCheck | None = None
 
-def _train(
-    lease: Lease,
-    *,
-    server: WorkerLink,
-    system: WorkerSystem,
-    host: Host,
-    state: WorkerState,
-    checks: SelfCheck | None,
-) -> ReplayReport | None:
-    """Run the attempt and return its report; None if it was cancelled or its lease was lost."""
-    job = lease.job
+    def make(self, attempt_id: str) -> bool:
+        """Lease an attempt, make it and report it; whether this worker got the lease.
 
-    def stop() -> StopReason | None:
-        return "worker_stopped" if state.stopping else outbox.stop_reason
+        Quiet when the attempt belongs to another worker or is over: its id may come twice.
+        """
+        try:
+            lease = self.server.claim(attempt_id, self.system.worker)
+        except Conflict as refusal:
+            log.info("attempt %s is not to be made: %s", attempt_id, refusal)
+            return False
+        except (FinishlineError, ValueError) as error:
+            log.error("attempt %s was not leased: %s", attempt_id, error)
+            return False
+        job = lease.job
+        with attempt_in_logs(job):
+            log.info("attempt %s: %d runs of %s", attempt_id, len(job.trainings), job.benchmark_id)
+            report = self._train(lease)
+            if report is not None:
+                try:
+                    self.server.report(lease, report)
+                except FinishlineError as error:
+                    log.warning("the report of attempt %s was not accepted: %s", attempt_id, error)
+        return True
 
-    post = partial(server.post_events, lease)
-    heartbeat_seconds = lease.lease_seconds / HEARTBEATS_PER_LEASE
-    with Outbox(
-        post, heartbeat_seconds=heartbeat_seconds, hurry=partial(post, once=True)
-    ) as outbox:
-        announcer = Announcer(outbox.put)
-        runs: list[ReplayRun] = []
-        before = after = Checked()
-        if checks is not None:
-            before = checks.check("before", attempt_id=job.attempt_id)
-        unfit: Failure | None = None
-        if before.drift is not None:
-            unfit = failure("worker_drifted", f"the worker is {before.drift}")
-        reduced: Figure | None = None
-        if host.meeting is not None and unfit is None:
-            met = meet(host, Arrival.of(system, host), stop=stop)
-            if isinstance(met, Failure):
-                unfit = met
-                if stop() is None:
-                    log.error("the hosts do not train together: %s. This worker ends", met.message)
-                    end_process()
-            else:
-                reduced = met.all_reduce
-        audited = checks.audit(job) if checks and unfit is None else Audited()
-        if unfit is None:
-            try:
-                with _trainer(lease, server=server, host=host) as train:
-                    for index in range(len(job.trainings)):
-                        runs.append(train(index, announcer=announcer, stop=stop))
-                        why = runs[-1].failure
-                        if stop() is not None or (why is not None and ends_attempt(why)):
-                            break
-            except (BoxUnavailableError, FinishlineError, ValueError, OSError) as error:
-                unfit = failure("box_unavailable", str(error))
-        if checks is not None and runs and stop() is None:
-            after = checks.check("after", attempt_id=job.attempt_id)
-    if outbox.stop_reason in ("fenced", "cancelled"):
-        log.info("attempt %s was given up: %s", job.attempt_id, outbox.stop_reason)
-        return None
-    return ReplayReport(
-        runs=runs,
-        system=system,
-        failure=unfit or _attempt_failure(job, runs, stop()),
-        precision=audited.precision,
-        work=audited.work,
-        canaries=[each.canary for each in (before, after) if each.canary is not None],
-        # The runs are made and their convergence counts on any machine, so nothing fails.
-        drift=after.drift,
-        processes=host.processes * (len(system.nodes) or 1),
-        all_reduce=reduced,
-    )
+    def _train(self, lease: Lease) -> ReplayReport | None:
+        """Run the attempt; its report, None if it was cancelled or its lease was lost."""
+        job = lease.job
 
+        def stop() -> StopReason | None:
+            return "worker_stopped" if self.state.stopping else outbox.stop_reason
 
-@contextmanager
-def _trainer(lease: Lease, *, server: WorkerLink, host: Host) -> Iterator[Train]:
-    """Function that makes run `index`: in a process of its own, or in a box for a package."""
-    job = lease.job
-    by_reference = partial(train_run, job, host=host)
-    if not any(training.in_box for training in job.trainings):
-        yield by_reference
-        return
-    with open_entries(lease, server, host=host) as entries:
+        post = partial(self.server.post_events, lease)
+        heartbeat_seconds = lease.lease_seconds / HEARTBEATS_PER_LEASE
+        with Outbox(
+            post, heartbeat_seconds=heartbeat_seconds, hurry=partial(post, once=True)
+        ) as outbox:
+            announcer = Announcer(outbox.put)
+            runs: list[ReplayRun] = []
+            before = after = Checked()
+            if self.checks is not None:
+                before = self.checks.check("before", attempt_id=job.attempt_id)
+            unfit: Failure | None = None
+            if before.drift is not None:
+                unfit = failure("worker_drifted", f"the worker is {before.drift}")
+            reduced: Figure | None = None
+            if self.host.meeting is not None and unfit is None:
+                met = meet(self.host, Arrival.of(self.system, self.host), stop=stop)
+                if isinstance(met, Failure):
+                    unfit = met
+                    if stop() is None:
+                        log.error(
+                            "the hosts do not train together: %s. This worker ends", met.message
+                        )
+                        end_process()
+                else:
+                    reduced = met.all_reduce
+            audited = self.checks.audit(job) if self.checks and unfit is None else Audited()
+            if unfit is None:
+                try:
+                    with self._trainer(lease) as train:
+                        for index in range(len(job.trainings)):
+                            runs.append(train(index, announcer=announcer, stop=stop))
+                            why = runs[-1].failure
+                            if stop() is not None or (why is not None and ends_attempt(why)):
+                                break
+                except (BoxUnavailableError, FinishlineError, ValueError, OSError) as error:
+                    unfit = failure("box_unavailable", str(error))
+            if self.checks is not None and runs and stop() is None:
+                after = self.checks.check("after", attempt_id=job.attempt_id)
+        if outbox.stop_reason in ("fenced", "cancelled"):
+            log.info("attempt %s was given up: %s", job.attempt_id, outbox.stop_reason)
+            return None
+        return ReplayReport(
+            runs=runs,
+            system=self.system,
+            failure=unfit or _attempt_failure(job, runs, stop()),
+            precision=audited.precision,
+            work=audited.work,
+            canaries=[each.canary for each in (before, after) if each.canary is not None],
+            # The runs are made and their convergence counts on any machine, so nothing fails.
+            drift=after.drift,
+            processes=self.host.processes * (len(self.system.nodes) or 1),
+            all_reduce=reduced,
+        )
 
-        def train(index: int, **named: Any) -> ReplayRun:
-            is_package = job.trainings[index].in_box
-            return entries.train(index, **named) if is_package else by_reference(index, **named)
+    @contextmanager
+    def _trainer(self, lease: Lease) -> Iterator[Train]:
+        """Function that makes run `index`: in a process of its own, or in a box for a package."""
+        job = lease.job
+        by_reference = partial(train_run, job, host=self.host)
+        if not any(training.in_box for training in job.trainings):
+            yield by_reference
+            return
+        with open_entries(lease, self.server, host=self.host) as entries:
 
-        yield train
+            def train(index: int, **named: Any) -> ReplayRun:
+                is_package = job.trainings[index].in_box
+                return entries.train(index, **named) if is_package else by_reference(index, **named)
+
+            yield train
 
 
 def _attempt_failure(

@@ -20,7 +20,7 @@ from worker.machine.precision import (
     read_flags,
 )
 from worker.machine.self_check import Audited, Checked, SelfCheck
-from worker.replay import replay
+from worker.replay import Attempts
 from worker.state import WorkerState
 
 
@@ -137,14 +137,7 @@ def reports(server_client, fake_server, system, host, self_check):
 
     def make(job):
         fake_server.job = job
-        replay(
-            job.attempt_id,
-            server=server_client,
-            system=system,
-            host=host,
-            state=WorkerState(),
-            checks=self_check,
-        )
+        Attempts(server_client, system, host, WorkerState(), self_check).make(job.attempt_id)
         return fake_server.bodies("report")
 
     return make

@@ -12,7 +12,7 @@ from finishline.rules.logs import parse_run_log
 from finishline.rules.verification.messages import Absence, LatencyOrder
 from worker.local import main
 from worker.machine.sensors import Reading, Telemetry
-from worker.replay import replay
+from worker.replay import Attempts
 from worker.state import WorkerState
 from worker.training import RunRecorder
 
@@ -26,7 +26,7 @@ def state():
 def make_attempt(server_client, fake_server, system, host, state):
     def make_attempt(job):
         fake_server.job = job
-        replay(job.attempt_id, server=server_client, system=system, host=host, state=state)
+        Attempts(server_client, system, host, state).make(job.attempt_id)
 
     return make_attempt
 

@@ -12,7 +12,7 @@ import math
 import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -71,7 +71,7 @@ def race(
         Box(replace(order, processors=processors)) as box,
         Scorer(ended=box.stop) as scorer,
     ):
-        runner = _Runner(box, course, scorer, on_start=on_start, on_ask=on_ask, stop=stop)
+        runner = _Runner(box, course, scorer, on_start, on_ask, stop)
         with (
             waking_first(),
             MemoryWatch(
@@ -84,44 +84,40 @@ def race(
         return runner.result(peak_bytes=watch.peak_bytes)
 
 
+@dataclass
 class _Runner:
     """The worker's side of a conversation."""
 
-    def __init__(
-        self,
-        box: Box,
-        course: Course,
-        scorer: Scorer,
-        *,
-        on_start: Callable[[Ledger], None],
-        on_ask: Callable[[Ask], None],
-        stop: Callable[[], bool],
-    ) -> None:
-        self._box, self._course, self._limits = box, course, box.limits
-        self._on_start = on_start
-        self._scorer = scorer
-        self._on_ask, self._stop = on_ask, stop
-        self._conversation = Conversation(
-            course.prediction.nbytes, max_evaluations=box.limits.max_evaluations
+    box: Box
+    course: Course
+    scorer: Scorer
+    on_start: Callable[[Ledger], None]
+    on_ask: Callable[[Ask], None]
+    stop: Callable[[], bool]
+    ledger: Ledger = field(default_factory=Ledger)
+    asks: list[Ask] = field(default_factory=list)
+    started_at: float | None = None
+    before: ProcessorTime = field(default_factory=lambda: ProcessorTime(0.0, 0.0))
+    share: float | None = None
+    share_at: float = 0.0
+    preparing: ProcessorUse | None = None
+    over_memory: int | None = None
+    status: RaceStatus = "failed"
+    code: str | None = None
+    message: str | None = None
+
+    def __post_init__(self) -> None:
+        self.limits = self.box.limits
+        self.last = self.box.started_at
+        self.conversation = Conversation(
+            self.course.prediction.nbytes, max_evaluations=self.limits.max_evaluations
         )
-        self._channel = Channel(box.socket, self._conversation, look=self._look)
-        self._ledger = Ledger()
-        self._last = box.started_at
-        self._asks: list[Ask] = []
-        self._started_at: float | None = None
-        self._before = ProcessorTime(0.0, 0.0)
-        self._share: float | None = None
-        self._share_at = 0.0
-        self._preparing: ProcessorUse | None = None
-        self._over_memory: int | None = None
-        self._status: RaceStatus = "failed"
-        self._code: str | None = None
-        self._message: str | None = None
+        self.channel = Channel(self.box.socket, self.conversation, look=self._look)
 
     def exceed_memory(self, used: int) -> None:
         """End the run, as the box holds too much memory."""
-        self._over_memory = used
-        self._box.stop()
+        self.over_memory = used
+        self.box.stop()
 
     def run(self, seed: int) -> None:
         """Hold the conversation to its end."""
@@ -144,25 +140,25 @@ class _Runner:
     def finish(self) -> None:
         """Wait for the open scores."""
         try:
-            self._scorer.finish(stop=self._stop)
+            self.scorer.finish(stop=self.stop)
         except ProtocolError as error:
             self._end("failed", "protocol_broken", str(error))
 
     def result(self, *, peak_bytes: int) -> RaceResult:
         """The run as it ended: at the first ask that reached the target, if one did."""
-        usage = self._box.usage()
+        usage = self.box.usage()
         found = RaceResult(
-            status=self._status,
-            asks=tuple(self._asks),
-            ledger=self._ledger,
-            code=self._code,
-            message=self._message,
-            log_tail=self._box.log_tail(),
+            status=self.status,
+            asks=tuple(self.asks),
+            ledger=self.ledger,
+            code=self.code,
+            message=self.message,
+            log_tail=self.box.log_tail(),
             peak_bytes=usage.peak_bytes or peak_bytes,
-            processor_share=self._share,
+            processor_share=self.share,
         )
-        last = self._asks[-1] if self._asks else None
-        if last is None or not self._course.is_reached(last.quality):
+        last = self.asks[-1] if self.asks else None
+        if last is None or not self.course.is_reached(last.quality):
             return found
         return replace(
             found,
@@ -176,31 +172,31 @@ class _Runner:
     def _prepare(self) -> None:
         began = self._receive_hello()
         self._stamp(Phase.INIT, began)
-        deadline = began + self._limits.prepare_clock_seconds
-        body = json.dumps(public_task(self._course)).encode()
-        self._preparing = ProcessorUse(
-            self._box.pid, counted=lambda: self._box.usage().processor_seconds
+        deadline = began + self.limits.prepare_clock_seconds
+        body = json.dumps(public_task(self.course)).encode()
+        self.preparing = ProcessorUse(
+            self.box.pid, counted=lambda: self.box.usage().processor_seconds
         )
-        self._channel.send(FrameType.TASK, body, deadline=deadline)
-        frame = self._channel.receive(deadline=deadline)
+        self.channel.send(FrameType.TASK, body, deadline=deadline)
+        frame = self.channel.receive(deadline=deadline)
         self._look()
-        self._preparing = None
+        self.preparing = None
         self._stamp(Phase.WARMUP, frame.at)
 
     def _receive_hello(self) -> float:
         """Read the first frame. No code of the package runs before it: a failure is the host's."""
-        deadline = self._box.started_at + self._limits.hello_seconds
+        deadline = self.box.started_at + self.limits.hello_seconds
         try:
-            frame = self._channel.receive(deadline=deadline)
+            frame = self.channel.receive(deadline=deadline)
             _check_hello(frame.body)
             return frame.at
         except (ClosedError, DeadlineError, ProtocolError):
-            self._box.exit_status(wait_seconds=EXIT_SECONDS)
+            self.box.exit_status(wait_seconds=EXIT_SECONDS)
             self._look()
-            raise BoxUnavailableError(self._box.why_not_started()) from None
+            raise BoxUnavailableError(self.box.why_not_started()) from None
 
     def _train(self, seed: int) -> None:
-        data, inputs = seal(self._course.train), seal(self._course.inputs)
+        data, inputs = seal(self.course.train), seal(self.course.inputs)
         try:
             self._go(seed, data)
             while self._receive_ask():
@@ -210,7 +206,7 @@ class _Runner:
             os.close(inputs)
 
     def _receive_ask(self) -> bool:
-        frame = self._channel.receive(deadline=self._deadline())
+        frame = self.channel.receive(deadline=self._deadline())
         self._stamp(Phase.TRAIN, frame.at)
         if frame.kind is FrameType.DONE:
             self._end("not_reached", None, None)
@@ -221,75 +217,75 @@ class _Runner:
             "seed": seed,
             "shapes": {
                 name: [one.dtype, list(one.shape)]
-                for name, one in specs_of(self._course.train).items()
+                for name, one in specs_of(self.course.train).items()
             },
             "bytes": os.fstat(data).st_size,
         }
         body = json.dumps(go).encode()
-        self._before = processor_time(self._box.pid)
-        self._on_start(self._ledger)  # The server's clock of the run starts with it.
-        self._channel.refuse_early()  # Last: what comes until here was sent without the data.
-        self._started_at = self._last = time.perf_counter()
-        self._channel.send(FrameType.GO, body, deadline=self._deadline(), descriptor=data)
+        self.before = processor_time(self.box.pid)
+        self.on_start(self.ledger)  # The server's clock of the run starts with it.
+        self.channel.refuse_early()  # Last: what comes until here was sent without the data.
+        self.started_at = self.last = time.perf_counter()
+        self.channel.send(FrameType.GO, body, deadline=self._deadline(), descriptor=data)
 
     def _evaluate(self, inputs: int) -> None:
         """Answer an ask with the inputs, stamp the predictions, and have them scored."""
         self._send_inputs(inputs)
-        frame = self._channel.receive(deadline=self._deadline())
+        frame = self.channel.receive(deadline=self._deadline())
         self._stamp(Phase.EVAL, frame.at)
-        assert self._started_at is not None  # noqa: S101
+        assert self.started_at is not None  # noqa: S101
         ask = partial(
             Ask,
-            number=self._conversation.asks,
-            seconds=frame.at - self._started_at,
-            ledger=self._ledger,
+            number=self.conversation.asks,
+            seconds=frame.at - self.started_at,
+            ledger=self.ledger,
         )
-        if self._share is None or frame.at - self._share_at > SHARE_SECONDS:
-            self._share = processor_time(self._box.pid).share_since(self._before)
-            self._share_at = frame.at
+        if self.share is None or frame.at - self.share_at > SHARE_SECONDS:
+            self.share = processor_time(self.box.pid).share_since(self.before)
+            self.share_at = frame.at
         # Last: a score may end the run and its processes.
-        self._scorer.put(partial(self._score, ask, bytes(frame.body)))
+        self.scorer.put(partial(self._score, ask, bytes(frame.body)))
 
     def _score(self, made: Callable[..., Ask], predictions: bytes) -> bool:
         """Score an ask: whether the target is met."""
-        if self._course.prediction.dtype == "float32" and not _are_finite(predictions):
+        if self.course.prediction.dtype == "float32" and not _are_finite(predictions):
             raise ProtocolError("the predictions hold NaN or an infinity; expected finite numbers")
-        quality, second = self._course.score(predictions)
+        quality, second = self.course.score(predictions)
         if not (math.isfinite(quality) and math.isfinite(second)):
             raise ProtocolError("the predictions have no quality: it is no finite number")
         digest = hashlib.sha256(predictions).hexdigest()
         ask = made(quality=quality, second_half=second, predictions_sha256=digest)
-        self._asks.append(ask)
-        self._on_ask(ask)
-        return self._course.is_reached(quality)
+        self.asks.append(ask)
+        self.on_ask(ask)
+        return self.course.is_reached(quality)
 
     def _send_inputs(self, inputs: int) -> None:
         deadline, size = self._deadline(), os.fstat(inputs).st_size
-        if self._conversation.asks > 1:
-            self._channel.send(FrameType.INPUTS, deadline=deadline)
+        if self.conversation.asks > 1:
+            self.channel.send(FrameType.INPUTS, deadline=deadline)
         elif size > INLINE_LIMIT_BYTES:
-            self._channel.send(FrameType.INPUTS, deadline=deadline, descriptor=inputs)
+            self.channel.send(FrameType.INPUTS, deadline=deadline, descriptor=inputs)
         else:
-            self._channel.send(FrameType.INPUTS, os.pread(inputs, size, 0), deadline=deadline)
+            self.channel.send(FrameType.INPUTS, os.pread(inputs, size, 0), deadline=deadline)
 
     def _deadline(self) -> float:
         """The end of the next frame: silence ends a run, and so does its own limit."""
-        assert self._started_at is not None  # noqa: S101
-        silent_until = time.perf_counter() + self._limits.silence_seconds
-        return min(silent_until, self._started_at + self._limits.run_seconds)
+        assert self.started_at is not None  # noqa: S101
+        silent_until = time.perf_counter() + self.limits.silence_seconds
+        return min(silent_until, self.started_at + self.limits.run_seconds)
 
     def _look(self) -> None:
-        if self._over_memory is not None:
-            used, most = self._over_memory >> 20, self._limits.memory_bytes >> 20
+        if self.over_memory is not None:
+            used, most = self.over_memory >> 20, self.limits.memory_bytes >> 20
             raise _StopError("memory_limit", f"the code held {used} of {most} MiB of memory")
-        if self._box.log_is_full:
+        if self.box.log_is_full:
             raise _StopError(
-                "log_limit", f"the code wrote more than {self._limits.log_bytes >> 10} KiB"
+                "log_limit", f"the code wrote more than {self.limits.log_bytes >> 10} KiB"
             )
-        if self._stop():
+        if self.stop():
             raise _StopError(None, "the run was cancelled")
-        if self._preparing is not None:
-            seconds, allowed = self._preparing.seconds(), self._limits.prepare_seconds
+        if self.preparing is not None:
+            seconds, allowed = self.preparing.seconds(), self.limits.prepare_seconds
             if seconds > allowed:
                 raise _StopError(
                     "prepare_time_limit",
@@ -298,36 +294,36 @@ class _Runner:
                 )
 
     def _late(self) -> tuple[str, str]:
-        limits = self._limits
-        if self._started_at is None:
+        limits = self.limits
+        if self.started_at is None:
             return (
                 "prepare_time_limit",
                 f"the code was not ready after {limits.prepare_clock_seconds:g} s",
             )
-        if time.perf_counter() >= self._started_at + limits.run_seconds:
+        if time.perf_counter() >= self.started_at + limits.run_seconds:
             return "run_time_limit", f"the run took more than {limits.run_seconds:g} s"
         return "silence_time_limit", f"the code was silent for {limits.silence_seconds:g} s"
 
     def _death(self) -> tuple[str, str]:
-        status = self._box.exit_status(wait_seconds=EXIT_SECONDS)
+        status = self.box.exit_status(wait_seconds=EXIT_SECONDS)
         self._look()
-        if self._box.usage().was_killed:
-            most = self._limits.memory_bytes >> 20
+        if self.box.usage().was_killed:
+            most = self.limits.memory_bytes >> 20
             return "memory_limit", f"the code held more than {most} MiB of memory"
         if status is None:
             return "entry_died", "the code closed its connection to the worker"
-        killed_by = self._box.killed_by()
+        killed_by = self.box.killed_by()
         if killed_by is not None:
             return "child_died", f"the sandbox was ended from outside by {killed_by}"
         known = EXITS.get(status)
         return known or ("entry_died", f"the code's process ended with exit status {status}")
 
     def _stamp(self, phase: Phase, at: float) -> None:
-        self._ledger = self._ledger.plus(phase, at - self._last)
-        self._last = at
+        self.ledger = self.ledger.plus(phase, at - self.last)
+        self.last = at
 
     def _end(self, status: RaceStatus, code: str | None, message: str | None) -> None:
-        self._status, self._code, self._message = status, code, message
+        self.status, self.code, self.message = status, code, message
 
 
 def _are_finite(predictions: bytes) -> bool:

@@ -17,7 +17,7 @@ from finishline.rules.verification.messages import (
 )
 from finishline.rules.verification.report_check import check_ledgers, check_report
 from server.verifications.report import check_spans
-from worker.replay import replay
+from worker.replay import Attempts
 from worker.sandbox.order import installed_environments
 from worker.state import WorkerState
 
@@ -75,7 +75,7 @@ def train(fake_server, server_client, system, host, make_job):
             division="open",
         )
         fake_server.job = job
-        replay("attempt-1", server=server_client, system=system, host=host, state=WorkerState())
+        Attempts(server_client, system, host, WorkerState()).make("attempt-1")
         reports = fake_server.bodies("report")
         return TypeAdapter(ReplayReport).validate_python(reports[-1]) if reports else None
 
