@@ -95,7 +95,7 @@ def main() -> None:
     exit_code = 0
     try:
         if told.get("program") == "meet":
-            from worker.all_reduce import meet_all
+            from worker.machine.peak import meet_all
 
             events.write("met", met=meet_all(told))
         else:

@@ -69,11 +69,6 @@ def test_only_references_of_the_table_are_loaded(name):
         load_reference(name)
 
 
-def test_the_table_of_references_loads_no_torch():
-    code = "import sys, reference_models; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
-
-
 def test_summary_counts_the_seeds_that_reached():
     assert epochs_to([90.0, 97.5, 97.0], target=97.5) == 2
     assert epochs_to([90.0, 97.4], target=97.5) is None

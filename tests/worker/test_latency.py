@@ -11,7 +11,6 @@ from finishline.rules.verification.messages import LatencyOrder
 from reference_models import digits
 from worker.machine.latency import (
     BackendAbsentError,
-    largest_difference,
     measure_latency,
     prepare_compiled,
     prepare_eager,
@@ -142,15 +141,6 @@ def test_every_output_of_a_backend_is_held_against_eagers(model, items):
     order = replace(ORDER, output_tolerance=0.0)
     found = measure(model, items, order, eager=prepare(1.0), compiled=prepare(1.0 + 1e-6))
     assert [item.absence and item.absence.code for item in found] == [None, "outputs_differ"]
-
-
-def test_the_difference_is_a_share_of_the_largest_output():
-    outputs, expected = torch.tensor([2.0, -4.0]), torch.tensor([2.0, -3.0])
-    assert largest_difference([outputs], [expected]) == pytest.approx(1 / 3)
-    small, smaller = torch.tensor([0.003]), torch.tensor([0.002])
-    assert largest_difference([small], [smaller]) == pytest.approx(0.5)
-    assert largest_difference([torch.zeros(1)], [torch.zeros(1)]) == 0.0
-    assert largest_difference([torch.zeros(1)], [torch.zeros(2)]) == float("inf")
 
 
 def test_an_accelerator_is_waited_for_at_both_edges_of_every_item(model, items, monkeypatch):

@@ -298,18 +298,6 @@ def test_energy_is_read_at_the_edges_of_the_ledger(make_job, announcer):
     assert (found.memory_peak_bytes, found.accelerator_memory_peak_bytes) == (1000, None)
 
 
-def test_share_of_communication_is_that_of_the_train_seconds_so_far(make_job, announcer):
-    job = make_job(target=99.0)
-    record = RunRecorder(job, 0, at=100.0, announcer=announcer, telemetry=Telemetry(None))
-    start(record)
-    evaluate(record, 105.0, 90.0, communication_seconds=1.0, communication_how="by hand")
-    train_seconds = record.evaluations[0].ledger["train"]
-    found = record.close("").telemetry
-    assert train_seconds > 1.0
-    assert found.communication_share == pytest.approx(1.0 / train_seconds)
-    assert found.communication_how == "by hand"
-
-
 DIVERGED = {"code": "training_diverged", "message": "not a number"}
 
 

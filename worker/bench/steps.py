@@ -28,11 +28,10 @@ from finishline.rules.run import Phase
 from reference_models import load_reference
 from reference_models.data import require_data
 from reference_models.distributed import EXCHANGE, World, join, synchronise
-from worker.all_reduce import time_all_reduce
 from worker.bench.runs import TERA
 from worker.events import answer_orders
 from worker.machine.latency import first_line
-from worker.machine.peak import Roofs, find_device
+from worker.machine.peak import Roofs, find_device, time_all_reduce
 
 PARTS = ("data", "forward", "backward", "optimizer")
 WARM_UP_STEPS = 3

@@ -1,6 +1,11 @@
-"""The shapes that roofs are measured in: large enough for the roof, small enough to be quick."""
+"""The peak throughput of a device, and of an all-reduce over several hosts.
+
+Shapes are large enough for the peak and small enough to be quick.
+"""
 
 import contextlib
+import json
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -8,10 +13,12 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from finishline.rules.measurements import Figure
-from worker.events import answer_orders
+from reference_models.distributed import World, join, synchronise
+from worker.events import answer_orders, open_store
 from worker.machine.canary import best_seconds
 
 MIB = 2**20
@@ -270,6 +277,56 @@ def all_reduce_bus_rate(part_bytes: float, count: int, seconds: float) -> float:
     Source: nccl-tests, PERFORMANCE.md: algorithm bandwidth times 2 (n - 1) / n.
     """
     return part_bytes / seconds * 2 * (count - 1) / count
+
+
+MESSAGE_BYTES = 16 * MIB
+EXCHANGES = 10
+
+
+class WrongSumError(Exception):
+    """The processes exchanged something else than they sent."""
+
+
+def message_of(rank: int) -> torch.Tensor:
+    """Small whole numbers, which add up without rounding, other ones on each rank."""
+    return torch.arange(MESSAGE_BYTES // 4, dtype=torch.float32) % 251 + rank
+
+
+def measure_all_reduce(world: World) -> Figure:
+    """The rate of the best of some exchanges. Raises WrongSumError unless every number is right."""
+    message = message_of(world.rank).to(world.device)
+    expected = sum(message_of(rank) for rank in range(world.size))
+    total = world.total(message.clone())
+    synchronise(world.device)
+    if not torch.equal(total.cpu(), torch.as_tensor(expected)):
+        raise WrongSumError(f"rank {world.rank} got another sum of {world.size} messages")
+    seconds = min(time_all_reduce(message, world) for _ in range(EXCHANGES))
+    how = f"{dist.get_backend()} over {world.size} ranks, {MESSAGE_BYTES // MIB} MiB, bus bandwidth"
+    rate = all_reduce_bus_rate(MESSAGE_BYTES, world.size, seconds) / GIGA
+    return Figure(rate, "GB/s", f"{how}, best of {EXCHANGES}, every number checked")
+
+
+def time_all_reduce(message: torch.Tensor, world: World) -> float:
+    """Seconds of one all-reduce that all processes begin together."""
+    dist.barrier()
+    synchronise(world.device)
+    started = time.perf_counter()
+    dist.all_reduce(message)
+    synchronise(world.device)
+    return time.perf_counter() - started
+
+
+def meet_all(told: dict[str, Any]) -> dict[str, Any]:
+    """Measure, and gather what each host says of itself: by rank of the host, on all processes."""
+    torch.set_num_threads(1)
+    figure = measure_all_reduce(join(told["device"]))
+    store = open_store()
+    if os.environ["LOCAL_RANK"] == "0":
+        store.set(f"arrival {os.environ['GROUP_RANK']}", json.dumps(told["arrival"]))
+    hosts = int(os.environ["GROUP_WORLD_SIZE"])
+    arrivals = [json.loads(store.get(f"arrival {rank}")) for rank in range(hosts)]
+    dist.barrier()  # The first host ends the store when it has read all.
+    return {"arrivals": arrivals, "all_reduce": asdict(figure)}
 
 
 def answer(told: dict[str, Any]) -> dict[str, Any]:
