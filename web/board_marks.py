@@ -42,14 +42,14 @@ class Plot:
 def board_plot(
     entries: Sequence[Entry], metric: str, time: TimeFormat, first: Entry | None
 ) -> Plot | None:
-    """The marks of measured and numbered rows by submission; None where no row is numbered.
+    """The marks of measured and numbered rows by submission; None for fewer than two.
 
     The first row of the board may stand on another page.
     """
     shown = [e for e in entries if e["section"] in ("ranked", "elsewhere")]
     rows = {e["submission_id"]: found for e in shown if (found := _figures(e, metric))}
     best = _figures(first, metric) if first else None
-    if best is None or not rows:
+    if best is None or len(rows) < 2:
         return None
     known = [value for row in (*rows.values(), best) for value in row]
     least, most = min(known), max(known)

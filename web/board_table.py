@@ -130,7 +130,7 @@ def offered_metrics(kind: str, present: Collection[str], metric: str) -> dict[st
 def why_unranked(entry: Entry) -> str | None:
     """Reason why a row has no number, None where its evidence says it."""
     reason, section = entry.get("unranked_reason"), entry["section"]
-    if reason is None or section == "claimed":
+    if reason is None or section in ("claimed", "unchecked"):
         return None
     return str(reason) if section == "elsewhere" else f"not ranked: {reason}"
 
