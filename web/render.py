@@ -85,7 +85,7 @@ FUNCTIONS: tuple[Callable[..., Any], ...] = (
     progress.off_class, progress.progress_of, progress.run_rows, progress.signed,
     progress.split_rows, progress.state_sentence, progress.whole_runs, ranking.busy_words,
     ranking.check_of_row, ranking.check_words, ranking.evidence_word, ranking.evidence_words,
-    ranking.place_words, ranking.ranked_seconds, records.record_sparkline,
+    ranking.place_words, ranking.ranked_seconds, records.board_names, records.record_sparkline,
     run_measurements.ledger_bars, run_measurements.measured_columns, run_measurements.phases_used,
     run_measurements.stated_settings, run_measurements.why_no_utilisation,
     verdicts.reads_between_evaluations, verdicts.standing_words, verdicts.verdict_checks,

@@ -238,6 +238,7 @@ def board_chart_page(
         "about": drawn.meta.get("about", chart.about),
         "table": drawn.table.without_empty_columns(),
         "board": view.get("board"),
+        "divisions": view.get("divisions", ()),
         "note": view.get("note"),
         "choices": _choices(view) if chart.selected else [],
         "query": query.as_text(),

@@ -26,8 +26,8 @@ DRAWN = {
     "records": (
         ["2017-10-11", "2018-04-20", "2018-04-20"],
         [10800.0, 2160.0, 2160.0],
-        "Time to accuracy",
-        ["3:00:00", "0:36:00"],
+        "Time",
+        ["0:36:00", "3:00:00"],
     ),
     "curves": ([720.0, 1440.0, 2160.0], QUALITIES, "Last epoch", ["3"] * 3),
     "distribution": (TIMES, None, "Median", CLOCKS),

@@ -153,9 +153,8 @@ def test_records_are_steps_beside_what_was_no_record():
     assert steps["y"] == [20.0, 15.0, 15.0]
     assert steps["x"][-1] == others["x"][0] == "2026-06-01T10:00:00+00:00"
     assert others["y"] == [14.9]
-    rows = found.table.rows
-    assert [row.address for row in rows][-1] == "/submissions/lower"
-    assert (rows[-1].cells[0], rows[-1].cells[6]) == ("lower", reason)
+    assert others["customdata"] == ["/submissions/lower"]
+    assert reason in others["hovertext"][0]
 
 
 def test_each_board_has_one_legend_entry():
@@ -170,8 +169,6 @@ def test_each_board_has_one_legend_entry():
 
     legend = [trace["name"] for trace in data if trace.get("showlegend", True)]
     assert legend == ["open, h100", "open, cpu"]
-    assert {row.cells[4] for row in found.table.rows} == set(legend)
-    assert {row.cells[4] for row in records_chart(divisions[:1]).table.rows} == {"open"}
 
 
 def test_records_of_one_day_have_an_axis_of_hours():

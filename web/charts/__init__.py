@@ -47,8 +47,8 @@ CHARTS = (
     BoardChart(
         "records",
         "Records",
-        "Record history",
-        "The record of each board over time. Small marks had a lower time and took no record",
+        "First place over time",
+        "Each step is a new holder of first place. Hollow marks are lower means without it",
         "records",
         lambda v: records_chart(v["divisions"], v["note"], time=v["time"]),
     ),

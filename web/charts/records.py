@@ -10,9 +10,8 @@ from finishline.rules.ranking import evidence_words
 from finishline.rules.statistics.aggregate import SHORTEST_SECONDS
 from finishline.rules.text import count_text
 from web.charts.parts import (
-    SYMBOLS,
     Chart,
-    Row,
+    Table,
     Trace,
     View,
     address_of,
@@ -20,19 +19,18 @@ from web.charts.parts import (
     chart,
     dots,
     empty,
-    entry_table,
-    evidence_group,
     label,
     plain,
     series_marks,
     time_axis,
 )
-from web.formats import DASH, SECONDS, TimeFormat, day, moment
-from web.names import byline, hardware
+from web.formats import SECONDS, TimeFormat, day, moment
+from web.names import byline, entry_title, hardware
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 FEW_DAYS = 6  # Ticks stand a day apart in so short a time.
 FEWEST_POINTS = 2
+MOST_NAMED = 8  # More names would lie on each other.
 ONE_POINT = "There is one record: a line needs two."
 NOTHING = "No record has been set here yet: the first ranked submission sets it."
 
@@ -43,37 +41,30 @@ def records_chart(
     """Time to accuracy by date: the records of each board as steps, other lower times as marks.
 
     The last record of a board is drawn on to the latest date of all. A `note` is for the caption.
+    The page has the same as a list of holders.
     """
     named = list(zip(board_names(divisions), divisions, strict=True))
-    marks = [
-        (mark, name) for name, each in named for mark in (*each["records"], *each["not_records"])
-    ]
-    rows = entry_table(
-        (_row(mark, name, time) for mark, name in sorted(marks, key=lambda m: str(m[0]["date"]))),
-        "Date",
-        "Board",
-        "Evidence",
-        "Record",
-        figures=("Time to accuracy", "One-sided p"),
-    )
+    marks = [mark for each in divisions for mark in (*each["records"], *each["not_records"])]
     if len(marks) < FEWEST_POINTS:
-        return empty(ONE_POINT if marks else NOTHING, rows)
-    dates = [mark["date"] for mark, _ in marks]
+        return empty(ONE_POINT if marks else NOTHING, Table())
+    dates = [mark["date"] for mark in marks]
+    is_named = sum(len(each["records"]) for each in divisions) <= MOST_NAMED
     traces = []
     for order, (name, division) in enumerate(named):
         records, others = division["records"], division["not_records"]
         if records:
-            traces.append(_steps(name, records, order, time, max(dates)))
+            traces.append(_steps(name, records, order, time, max(dates), is_named=is_named))
         if others:
-            shown = {"showlegend": not records}
-            traces.append(_marks(name, others, order, time, size=6, edge=1, **shown))
+            shown = {"showlegend": not records, "symbol": "circle-open"}
+            traces.append(_marks(name, others, "status-attention", time, size=9, **shown))
     return chart(
         traces,
-        rows,
+        Table(),
         xaxis=_date_axis(dates),
-        yaxis=time_axis(time, "Time to accuracy", (mark["tta_seconds"] for mark, _ in marks)),
-        height=400,
-        showlegend=True,
+        yaxis=time_axis(time, "Time to accuracy", (mark["tta_seconds"] for mark in marks)),
+        height=420,
+        margin={"l": 48, "r": 16, "t": 56, "b": 48},  # Two lines of a name stand above the first.
+        showlegend=len(named) > 1,
         meta={"note": note} if note else {},
     )
 
@@ -107,41 +98,43 @@ def _date_axis(dates: Sequence[str]) -> dict[str, Any]:
     return axis("Date", **found, tickformat="%-d %b<br>%Y")
 
 
-def _row(mark: View, board: str, time: TimeFormat) -> Row:
-    """A record, or a lower time that took none and why."""
-    word = f"record, {mark['ended']} later" if mark.get("ended") else "record"
-    if mark.get("returned"):
-        word = "record again"
-    cells = (
-        mark["model"],
-        byline(mark),
-        hardware(mark),
-        day(mark["date"]),
-        board,
-        evidence_words(mark),
-        mark.get("reason") or word,
-        time(mark["tta_seconds"]),
-        DASH if mark["p_value"] is None else f"{mark['p_value']:.2g}",
+def _steps(
+    name: str,
+    records: Sequence[View],
+    order: int,
+    time: TimeFormat,
+    latest: str,
+    *,
+    is_named: bool,
+) -> Trace:
+    # The end of the last step is no record, so it has neither mark nor name.
+    names = [f"{time(each['tta_seconds'])}<br>{label(entry_title(each))}" for each in records]
+    places = ["top right" for _ in records[:-1]] + [
+        "middle left" if len(records) > 1 else "top right"
+    ]
+    return _marks(
+        name,
+        [*records, {**records[-1], "date": latest}],
+        f"status-{records[-1]['evidence']}",
+        time,
+        symbol="circle",
+        size=[*(11 for _ in records), 0],
+        mode="lines+markers+text" if is_named else "lines+markers",
+        line={"shape": "hv", "dash": series_marks(order)["dash"]},
+        text=[*names, ""],
+        textposition=[*places, places[-1]],
+        cliponaxis=False,
     )
-    return Row(cells, address_of(mark))
 
 
-def _steps(name: str, records: Sequence[View], order: int, time: TimeFormat, latest: str) -> Trace:
-    # The end of the last step is no record, so it has no mark.
-    sizes = [*(11 for _ in records), 0]
-    look = {"shape": "hv", "dash": series_marks(order)["dash"]}
-    drawn = [*records, {**records[-1], "date": latest}]
-    return _marks(name, drawn, order, time, size=sizes, mode="lines+markers", line=look)
-
-
-def _marks(name: str, marks: Sequence[View], order: int, time: TimeFormat, **look: Any) -> Trace:
+def _marks(name: str, marks: Sequence[View], paint: str, time: TimeFormat, **look: Any) -> Trace:
     return dots(
         name,
         [mark["date"] for mark in marks],
         [mark["tta_seconds"] / time.scale for mark in marks],
-        order,
-        symbol=[SYMBOLS[evidence_group(mark)] for mark in marks],
-        text=[_text(mark, time) for mark in marks],
+        paint,
+        hover="%{hovertext}<extra></extra>",
+        hovertext=[_text(mark, time) for mark in marks],
         customdata=[address_of(mark) for mark in marks],
         **look,
     )

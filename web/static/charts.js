@@ -61,7 +61,7 @@
     const name = narrow.matches ? short(trace.name, NARROW_NAME) : trace.name;
     // Names beside points need room that a phone has not.
     const mode = narrow.matches ? trace.mode?.replace("+text", "") : trace.mode;
-    const textfont = { color: colour("ink"), size: 12 };
+    const textfont = { color: colour("ink"), size: 14 };
     return { ...trace, ...bars, name, mode, textfont, line: { ...trace.line, color: shade }, ...(marker && { marker }) };
   };
 
