@@ -396,7 +396,7 @@ def test_a_replayed_row_has_the_model_of_the_reference(row_of, client):
     assert (entry["model"], entry["claimed_model"]) == named
     assert entry["framework"].startswith("PyTorch")
     page = client.get(f"/submissions/{sent}").text
-    assert "Claimed model: Quantum-GPT" in page
+    assert "claimed model: Quantum-GPT" in page
     assert "Quantum-GPT" not in client.get("/benchmarks/digits?division=open").text
     assert "Quantum-GPT" not in client.get("/").text
 
