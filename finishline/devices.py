@@ -39,7 +39,7 @@ _SLICE = re.compile(r"\s+(?P<name>MIG \S+)\s+Device\s+\d+: \(UUID: (?P<uuid>MIG-
 
 @dataclass(frozen=True)
 class Accelerator:
-    """A device by the `uuid` that CUDA_VISIBLE_DEVICES takes; `board` is that of its card."""
+    """A device by the `uuid` that CUDA_VISIBLE_DEVICES takes. `board` is that of its card."""
 
     uuid: str
     name: str
@@ -60,7 +60,7 @@ def find_devices() -> Devices:
 
 
 def torch_platforms() -> set[str]:
-    """Platforms that torch as it is installed can use, of "cuda" and "hip"; it is not imported."""
+    """Platforms that torch as it is installed can use, of "cuda" and "hip". It is not imported."""
     spec = importlib.util.find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
         return set()
@@ -80,7 +80,7 @@ def without_platform() -> list[str]:
 
 @cache
 def find_by_torch() -> Devices:
-    """The accelerators that torch names; each has its number in place of a UUID."""
+    """The accelerators that torch names. Each has its number in place of a UUID."""
     command = [sys.executable, "-c", TORCH_LIST]
     try:
         answer = subprocess.run(

@@ -72,14 +72,14 @@ class PeriodicThread:
         self._wakeup.set()
 
     def stop(self, *, join_seconds: float | None = JOIN_SECONDS) -> None:
-        """Stop after the step under way; wait for it, but no longer than `join_seconds`."""
+        """Stop after the step under way. Wait for it, but no longer than `join_seconds`."""
         self._stopping.set()
         self._wakeup.set()
         if self._thread.is_alive():
             self._thread.join(join_seconds)
 
     def end(self) -> None:
-        """Have no further step, not even a last one; for the step itself."""
+        """Have no further step, not even a last one. For the step itself."""
         self._has_ended = True
 
     def pause(self, seconds: float) -> None:

@@ -15,7 +15,7 @@ def find_folder(package: Path, name: str) -> Path:
 
 
 def installed_server() -> Path | None:
-    """The package of finishline-server without importing it; None if it is not installed."""
+    """The package of finishline-server without importing it. None if it is not installed."""
     spec = importlib.util.find_spec("server")
     if spec is None or spec.origin is None:
         return None
@@ -30,7 +30,7 @@ LARGEST_REFS = 4 * 1024 * 1024
 
 
 def commit_of(folder: Path) -> str | None:
-    """The commit that a folder is a checkout of; None where its files name none.
+    """The commit that a folder is a checkout of. None where its files name none.
 
     Looks at the folder and at those above it. No program runs on another user's folder. A checkout
     may hold other files than its commit: its importer answers for that.

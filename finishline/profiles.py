@@ -14,7 +14,7 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 
 
 class ProfileError(ValueError):
-    """A profile cannot be read or written; one sentence with the remedy."""
+    """A profile cannot be read or written. One sentence with the remedy."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def profiles_file() -> Path:
 
 
 def chosen_profile() -> Profile | None:
-    """The profile of FINISHLINE_PROFILE, else the first login's; None without a login.
+    """The profile of FINISHLINE_PROFILE, else the first login's. None without a login.
 
     Raises ProfileError for an unknown name.
     """
@@ -54,7 +54,7 @@ def chosen_profile() -> Profile | None:
 
 
 def default_name() -> str | None:
-    """Name of the login that is used unless FINISHLINE_PROFILE names another; None without one."""
+    """Name of the login that is used unless FINISHLINE_PROFILE names another. None without one."""
     name: str | None = _read()["default"]
     return name
 

@@ -226,7 +226,7 @@ def hold_copies(bars: Bars, submissions: int) -> None:
 
 
 def store_logs(folder: Path, count: int) -> list[str]:
-    """Put so many logs into a server's store; their hashes."""
+    """Put so many logs into a server's store. Their hashes."""
     store, hashes = ArtifactStore(folder / "artifacts"), []
     for _ in range(count):
         content = secrets.token_bytes(2048).hex().encode()

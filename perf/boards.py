@@ -90,7 +90,7 @@ def hold_ratios(
     etag: str,
     rounds: int,
 ) -> None:
-    """Load each kind of read in turns; compare requests per CPU second with the plain route's."""
+    """Load each kind of read in turns. Compare requests per CPU second with the plain route's."""
     board, page = API + BENCHMARK, f"/benchmarks/{BENCHMARK}"
     kinds = {
         "JSON": get_request(board),

@@ -213,14 +213,14 @@ def both(measure: Callable[[Order], float], order: Order, rounds: int) -> list[l
 
 @dataclass(frozen=True)
 class Schedule:
-    """Seconds of computing before each evaluation and of waiting in it; whether clocks lie."""
+    """Seconds of computing before each evaluation and of waiting in it. Whether clocks lie."""
 
     waits: Sequence[tuple[float, float]]
     lies: bool
 
 
 def draw_schedule(seed: int) -> Schedule:
-    """A schedule; with an odd seed its clocks lie."""
+    """A schedule. With an odd seed its clocks lie."""
     drawn, longest = random.Random(seed), LONGEST_WAIT_SECONDS
     waits = [(drawn.uniform(0, longest), drawn.uniform(0, longest)) for _ in range(ASKS)]
     return Schedule(waits, lies=seed % 2 == 1)

@@ -78,7 +78,7 @@ def running_cluster(*, poll: bool) -> Iterator[tuple[Any, Benchmark]]:
 
 
 def submit_one(cluster: Any, benchmark: Benchmark) -> str:
-    """Submit, and ask for a verification, which waits; its id."""
+    """Submit, and ask for a verification, which waits. Its id."""
     files = stroll_submission(benchmark, 1)
     answer = cluster.post("/submissions", by="alice", files=files)
     path = f"/submissions/{answer.json()['id']}/verifications"

@@ -58,7 +58,7 @@ class Bars:
 
 
 def run(measure: Callable[..., None], arguments: Sequence[str] | None = None) -> None:
-    """Run a program with the options of its command line; exits with 1 where a bar is missed."""
+    """Run a program with the options of its command line. Exits with 1 where a bar is missed."""
     name = Path(inspect.getfile(measure)).stem
     words = inspect.getdoc(inspect.getmodule(measure))
     parser = argparse.ArgumentParser(prog=f"python -m perf.{name}", description=words)
@@ -75,7 +75,7 @@ def run(measure: Callable[..., None], arguments: Sequence[str] | None = None) ->
 
 
 def bench(programs: Sequence[str]) -> None:
-    """Print one table of several programs; exits with 1 where one missed a bar or failed."""
+    """Print one table of several programs. Exits with 1 where one missed a bar or failed."""
     print(HEADER, flush=True)
     failed = []
     for program in programs:
@@ -94,7 +94,7 @@ def bench(programs: Sequence[str]) -> None:
 def in_turn(
     cases: Mapping[str, Callable[[], float]], rounds: int, *, warm: bool = False
 ) -> dict[str, list[float]]:
-    """Measure each case once a round, every other round backwards; `warm` drops one round more.
+    """Measure each case once a round, every other round backwards. `warm` drops one round more.
 
     The machine's other work then weighs on all of them alike.
     """

@@ -138,7 +138,7 @@ def hold_neighbour(
 async def ask_beside(
     server: Server, requests: Iterator[bytes], pages: list[bytes], *, seconds: float
 ) -> tuple[Answers, Answers]:
-    """One client over many connections, and another over one; the other's answers come first."""
+    """One client over many connections, and another over one. The other's answers come first."""
     usual, many = Answers(), Answers()
     asking = [keep_asking(server, requests, many) for _ in range(AT_ONCE)]
     tasks = [asyncio.create_task(each) for each in asking]
@@ -212,7 +212,7 @@ def growth_of(values: list[float]) -> float:
 
 
 def recovery_seconds(server: Server, requests: Iterator[bytes]) -> float:
-    """Seconds until four clients get no 503 and each answer in a second; inf after 30."""
+    """Seconds until four clients get no 503 and each answer in a second. Inf after 30."""
     began = time.perf_counter()
     while time.perf_counter() < began + 30.0:
         answers = load([server], [requests] * 4, 0.25)

@@ -234,7 +234,7 @@ def measure(
     carried: int = 5,
     nonce: str = "",
 ) -> None:
-    """Train so many of each; a nonce is 64 hex digits, and drawn where none is given."""
+    """Train so many of each. A nonce is 64 hex digits, and drawn where none is given."""
     nonce = nonce or secrets.token_hex(32)
     bars.say(f"nonce {nonce}")
     hold_trusted(bars, pairs)

@@ -1,6 +1,6 @@
 """Time of a server from its start to its first response, on a laptop's settings.
 
-Measured: a fresh process running uvicorn, until /healthz answers; the median of seven, and the CPU
+Measured: a fresh process running uvicorn, until /healthz answers. The median of seven, and the CPU
 time it took, which says more on a machine that others use. A start before them is not counted: it
 keeps the compiled modules, as an installation has them.
 """
@@ -27,7 +27,7 @@ def measure(bars: Bars, *, starts: int = 7) -> None:
 
 
 def seconds_to_first_answer(environment: dict[str, str]) -> tuple[float, float]:
-    """Start a server, wait for its first answer, stop it; by the clock, and of CPU."""
+    """Start a server, wait for its first answer, stop it. By the clock, and of CPU."""
     began = time.perf_counter()
     with running_server(environment, pause=0.01) as server:
         return time.perf_counter() - began, cpu_seconds(server)

@@ -104,7 +104,7 @@ def cpu_seconds(*of: Server | psutil.Process) -> float:
 def running_server(
     environment: Mapping[str, str], *app: str, pause: float = 0.05, log: Path | None = None
 ) -> Iterator[Server]:
-    """A process of uvicorn that answers /healthz; it serves `app`, with options, or the server."""
+    """A process of uvicorn that answers /healthz. It serves `app`, with options, or the server."""
     errors = subprocess.DEVNULL if log is None else log.open("wb")
     port = free_port()
     served = app or ("server.app:app",)
@@ -152,7 +152,7 @@ class Answers:
 
 
 async def ask(connection: Streams, request: bytes) -> tuple[int, bytes, bytes]:
-    """Send a request; the status, the head in lower case, and the body."""
+    """Send a request. The status, the head in lower case, and the body."""
     reader, writer = connection
     writer.write(request)
     head = (await reader.readuntil(b"\r\n\r\n")).lower()

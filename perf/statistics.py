@@ -208,7 +208,7 @@ def stopped(curve: Numbers, pace: float) -> list[Evaluation]:
 
 
 def reported(seed: int, curve: Sequence[Evaluation], target: float = TARGET) -> ReplayRun:
-    """A run as a worker reports it; one that ends below the target has no time."""
+    """A run as a worker reports it. One that ends below the target has no time."""
     evaluations = [ReplayEvaluation(e.epoch or 0.0, 0, e.seconds, e.quality, {}) for e in curve]
     if curve[-1].quality < target:
         return ReplayRun(0, seed, "not_reached", evaluations, {})
@@ -276,7 +276,7 @@ def hold_fixed_stops(bars: Bars, trials: int) -> None:
 
 
 def fixed_stops(*, trials: int, better: float = 0.0) -> Counter[str]:
-    """Outcomes of claims with a mean `better` deviations too good; "refused" at submission.
+    """Outcomes of claims with a mean `better` deviations too good. "refused" at submission.
 
     The reference's own mean lies four deviations of a run beyond the target.
     """

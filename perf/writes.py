@@ -202,7 +202,7 @@ def hold_reports(bars: Bars, reports: int) -> None:
 
 
 def leased_report(world: World, database: Database, number: int) -> bytes:
-    """Submit settings that nobody trained, lease their replay; the request that reports it."""
+    """Submit settings that nobody trained, lease their replay. The request that reports it."""
     chosen = {"batch_size": 32, "momentum": number / 1000}
     submission = world.submit(by=f"user{number % USERS}", division="open", hyperparameters=chosen)
     verification = world.verify(submission)

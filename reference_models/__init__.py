@@ -3,8 +3,8 @@
 A reference module offers
 
 * `DATA_SET_SHA256`: the hash of the data set it trains on, None where it has none;
-* `configure(hyperparameters) -> Config`: a checked, frozen configuration from plain numbers;
-  raises HyperparameterError by name for one that is unknown, missing its limits or no number;
+* `configure(hyperparameters) -> Config`: a checked, frozen configuration from plain numbers.
+  Raises HyperparameterError by name for one that is unknown, missing its limits or no number;
 * `PRECISIONS`, where it can train in several: the first, fp32, is its own, and its configuration
   has a field `precision`;
 * `train(config, *, seed, device, data_dir) -> Iterator[Phase | Measurement]`: the training;
@@ -13,7 +13,7 @@ A reference module offers
   FLOPs and precision are measured with it, so it needs no data set and teaches nothing.
 
 The yields of `train` are all a stopwatch needs. A `Phase` means "from here on the time belongs to
-this phase"; all before the first one is `Phase.INIT`. A `Measurement` comes after each evaluation
+this phase". All before the first one is `Phase.INIT`. A `Measurement` comes after each evaluation
 and carries no time: the reader keeps the clock. Preparing (`INIT`, `COMPILE`, `WARMUP`) ends before
 the run first touches training data. An accelerator is synchronised before every yield. Stopping
 early is not asking for the next one.
@@ -46,7 +46,7 @@ REFERENCES = {
 
 @dataclass(frozen=True)
 class Measurement:
-    """One quality measurement of a training; `epoch` and `samples` count the training so far.
+    """One quality measurement of a training. `epoch` and `samples` count the training so far.
 
     `model` is the torch module that was measured, None where the reference does not give it.
     """
@@ -61,7 +61,7 @@ class Measurement:
 class Synthetic:
     """A training step and an inference on made-up data, each repeatable.
 
-    A step trains on `batch_size` items; an epoch has `steps_per_epoch` of them. `infer` answers for
+    A step trains on `batch_size` items. An epoch has `steps_per_epoch` of them. `infer` answers for
     `inference_items` items at once. Neither waits for the device: the caller synchronises.
     """
 
@@ -117,7 +117,7 @@ def synthetic_of(reference: Reference, config: Any, device: str) -> Synthetic | 
 
 
 def load_reference(name: str) -> Reference:
-    """The module of a reference training; torch loads here and not before."""
+    """The module of a reference training. Torch loads here and not before."""
     if name not in REFERENCES:
         raise UnknownReferenceError(
             f"no reference training is named {name!r}",

@@ -17,7 +17,7 @@ class Arithmetic:
     """One precision on one device: the forward pass under it, the loss scaled where it must be.
 
     Gradients in fp16 would vanish below 6e-8, so its loss is scaled up and its gradients down
-    again; a step with a gradient that is no finite number is left out, and the scale halved. In
+    again. A step with a gradient that is no finite number is left out, and the scale halved. In
     fp32 a step is the plain one, bit for bit. On a GPU fp32 turns TF32 off, for this process.
     """
 

@@ -1,7 +1,7 @@
 """Measure a reference at several batch sizes: `python -m reference_models.calibrate digits`.
 
 Prints the `[[reference_runs]]` of a benchmark file, every evaluation of every run, and a summary on
-standard error. Seeds count up from --first-seed; one thread on any machine.
+standard error. Seeds count up from --first-seed. One thread on any machine.
 """
 
 import argparse

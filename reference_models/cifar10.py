@@ -10,7 +10,7 @@ the target leaves about half of all runs below it, so the default here is 10 epo
 
 All images live on the device in half precision and channels-last order, padded once. An epoch is
 one gather: shuffled, shifted by up to 2 pixels, mirrored every other epoch, and if asked for with
-a square cut out; its batches are views. The network is a frozen whitening convolution of 2x2, three
+a square cut out. Its batches are views. The network is a frozen whitening convolution of 2x2, three
 groups of two 3x3 convolutions with pooling, batch norm and GELU, and a linear layer: 1.97 M
 parameters. Filters are trained by Muon, in one batched orthogonalisation a shape, all else by SGD
 with Nesterov momentum, on a triangular schedule. Evaluated after each epoch on averaged weights
@@ -72,7 +72,7 @@ LIMITS = {
 
 @dataclass(frozen=True)
 class Cifar10Config:
-    """Hyperparameters of a run; the loss is summed over a batch, so SGD's rates follow its size.
+    """Hyperparameters of a run. The loss is summed over a batch, so SGD's rates follow its size.
 
     `weight_decay` is per image of a batch. `peak_share` is where in the run the learning rate
     peaks. `views` of a test image are 1 (as it is), 2 (mirrored too) or 6 (shifted too).
@@ -114,7 +114,7 @@ def train(
 ) -> Iterator[Phase | Measurement]:
     """Train for `config.epochs` epochs, one measurement after each.
 
-    On several processes each takes its part of every batch; batch norm looks at that part alone.
+    On several processes each takes its part of every batch. Batch norm looks at that part alone.
     Raises DataSetError for files that are missing or not the official ones, DeviceError for a GPU
     that is not there, TrainingMemoryError, TrainingDivergedError.
     """
@@ -173,7 +173,7 @@ def _train(
 
 
 def steps_of(config: Cifar10Config, images: int) -> int:
-    """All steps of a run; the images that fill no batch are left out of their epoch."""
+    """All steps of a run. The images that fill no batch are left out of their epoch."""
     return config.epochs * (images // config.batch_size)
 
 
@@ -213,7 +213,7 @@ def group(channels_in: int, channels_out: int) -> list[nn.Module]:
 
 
 def convolution(channels_in: int, channels_out: int) -> nn.Conv2d:
-    """3x3 without bias; its first filters pass the input channels on unchanged."""
+    """3x3 without bias. Its first filters pass the input channels on unchanged."""
     layer = nn.Conv2d(channels_in, channels_out, 3, padding="same", bias=False)
     with torch.no_grad():
         nn.init.dirac_(layer.weight[:channels_in])
@@ -228,7 +228,7 @@ def norm(channels: int) -> nn.BatchNorm2d:
 
 
 def to_working_precision(model: nn.Sequential) -> None:
-    """Half precision on a GPU, batch norm excepted; a CPU keeps single precision."""
+    """Half precision on a GPU, batch norm excepted. A CPU keeps single precision."""
     if next(model.parameters()).is_cuda:
         for layer in model:
             if not isinstance(layer, nn.BatchNorm2d):
@@ -249,7 +249,7 @@ LossFunction = Callable[[nn.Module, Tensor, Tensor, float], Tensor]
 
 
 def compiled_loss(config: Cifar10Config, device: str) -> LossFunction:
-    """The loss function, compiled if asked for; on a GPU with CUDA graphs and tuned kernels."""
+    """The loss function, compiled if asked for. On a GPU with CUDA graphs and tuned kernels."""
     if device.startswith("cuda"):
         torch.backends.cudnn.benchmark = True
     if not config.compile:
@@ -315,7 +315,7 @@ class Trainer:
         self._trained = [p for p in model.parameters() if p.requires_grad]
 
     def train_epoch(self, images: Tensor, labels: Tensor) -> Tensor:
-        """One pass over this process's images; the last loss per image, on the device."""
+        """One pass over this process's images. The last loss per image, on the device."""
         part = self._world.part_of_batch(self._config.batch_size)
         self._model.train()
         loss = torch.zeros((), device=images.device)
@@ -325,7 +325,7 @@ class Trainer:
         return loss / self._config.batch_size
 
     def train_step(self, x: Tensor, y: Tensor) -> Tensor:
-        """One step of both optimisers; the summed loss stays on the device."""
+        """One step of both optimisers. The summed loss stays on the device."""
         self._set_rates()
         loss = self._loss_of(self._model, x, y, self._config.label_smoothing)
         if self._world.size > 1:  # The mean over processes is to be the sum over the batch.
@@ -367,7 +367,7 @@ class Trainer:
 
 
 def make_sgd(model: nn.Sequential, config: Cifar10Config) -> torch.optim.SGD:
-    """SGD for all but the filters: whitening bias, norm biases, head; rates are set each step."""
+    """SGD for all but the filters: whitening bias, norm biases, head. Rates are set each step."""
     decay = config.weight_decay * config.batch_size
     norms = [layer.bias for layer in model if isinstance(layer, nn.BatchNorm2d)]
     groups = (
@@ -391,7 +391,7 @@ def averageable(model: nn.Module) -> list[Tensor]:
 def warm_up(
     model: nn.Sequential, loss_of: LossFunction, config: Cifar10Config, world: World
 ) -> None:
-    """Steps and an evaluation on made-up images, which cannot teach; the weights are put back.
+    """Steps and an evaluation on made-up images, which cannot teach. The weights are put back.
 
     A compiled loss is compiled for a trained whitening bias and for a frozen one, and its CUDA
     graphs are recorded in the second round.
@@ -453,7 +453,7 @@ def synthetic(config: Cifar10Config, device: str) -> Synthetic:
 
 
 def correct_answers(model: nn.Module, images: Tensor, labels: Tensor, *, views: int) -> Tensor:
-    """Number of images with the largest output at their label; stays on the device."""
+    """Number of images with the largest output at their label. Stays on the device."""
     model.eval()
     with torch.no_grad():
         guesses = [viewed(model, x, views=views).argmax(1) for x in images.split(EVALUATION_BATCH)]
@@ -461,7 +461,7 @@ def correct_answers(model: nn.Module, images: Tensor, labels: Tensor, *, views: 
 
 
 def viewed(model: nn.Module, x: Tensor, *, views: int) -> Tensor:
-    """The summed output over views of the images; of six, the unshifted count twice.
+    """The summed output over views of the images. Of six, the unshifted count twice.
 
     Shifted views are one pixel up and left, and one pixel down and right.
     """

@@ -54,7 +54,7 @@ def parse_batch(content: bytes, *, path: Path) -> Part:
 
 
 class BatchUnpickler(pickle.Unpickler):
-    """Builds dictionaries, lists, numbers, bytes and numpy arrays; refuses every other name."""
+    """Builds dictionaries, lists, numbers, bytes and numpy arrays. Refuses every other name."""
 
     def find_class(self, module: str, name: str) -> Any:
         """The few names that a pickled array of bytes needs. Raises UnpicklingError otherwise."""

@@ -44,7 +44,7 @@ def augmented(padded: Tensor, chosen: Tensor, *, shifts: Tensor, mirrored: Tenso
 
 
 def cut_out(images: Tensor, centres: Tensor, *, size: int) -> None:
-    """Set a square around each centre (2, M) to the mean colour; it may hang over the border."""
+    """Set a square around each centre (2, M) to the mean colour. It may hang over the border."""
     if size == 0:
         return
     places = torch.arange(PIXELS, device=images.device)

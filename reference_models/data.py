@@ -15,7 +15,7 @@ from reference_models import DataSetError, imagenet_files
 
 State = Literal["as published", "here", "missing", "half there", "another file"]
 CHUNK_BYTES = 1 << 20
-# MD5 of the archive's files in torchvision.datasets.CIFAR10; its SHA-256 in keras.datasets.cifar10.
+# MD5 of the archive's files in torchvision.datasets.CIFAR10. Its SHA-256 in keras.datasets.cifar10.
 CIFAR10_FOLDER = "cifar-10-batches-py"
 CIFAR10_ARCHIVE = "cifar-10-python.tar.gz"
 CIFAR10_SHA256 = "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"
@@ -43,7 +43,7 @@ CORPUS = "any text file of yours, as {folder}/corpus.txt; its hash may lie besid
 
 @dataclass(frozen=True)
 class DataFile:
-    """A file by its name below the data folder; its digest is `sha256:...` or `md5:...`.
+    """A file by its name below the data folder. Its digest is `sha256:...` or `md5:...`.
 
     `url` is where it is published, as it is or in a zip. With `setting` it is needed unless that
     hyperparameter is 0.
@@ -69,8 +69,8 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Needs:
-    """Files of a reference, or the `archive` that it unpacks; folders of 1,000 classes with their
-    number of pictures; and words on how to get them where they cannot be fetched.
+    """Files of a reference, or the `archive` that it unpacks. Folders of 1,000 classes with their
+    number of pictures. And words on how to get them where they cannot be fetched.
     """
 
     folder: str
@@ -84,7 +84,7 @@ class Needs:
 class Found:
     """A file or folder as it lies there, and as it should be.
 
-    A digest is found where the content was read; `pictures` are those in a folder of classes.
+    A digest is found where the content was read. `pictures` are those in a folder of classes.
     `command` gets the file.
     """
 
@@ -101,7 +101,7 @@ class Found:
 
     @property
     def expected(self) -> str:
-        """The size or number of pictures, and the hash, in words; empty where none is known."""
+        """The size or number of pictures, and the hash, in words. Empty where none is known."""
         classes = f"{imagenet_files.CLASSES:,} class folders"
         words = (
             None if self.expected_bytes is None else f"{self.expected_bytes:,} bytes",
@@ -165,7 +165,7 @@ NEEDS: Mapping[str, Needs] = {
 def look_for(
     needs: Needs, data_dir: Path, *, hashed: bool, settings: Mapping[str, float] | None = None
 ) -> Iterator[Found]:
-    """How each file and folder lies there; with `hashed` its content is read and compared."""
+    """How each file and folder lies there. With `hashed` its content is read and compared."""
     archive = needs.archive
     if archive is not None and not (data_dir / needs.folder).is_dir():
         yield _look_at(archive, data_dir, hashed=hashed)
@@ -180,7 +180,7 @@ def look_for(
 def require_data(
     reference: str, data_dir: Path, settings: Mapping[str, float], *, hashed: bool = False
 ) -> None:
-    """Raise DataSetError if a file is not there or not whole; none is opened unless `hashed`."""
+    """Raise DataSetError if a file is not there or not whole. None is opened unless `hashed`."""
     needs = NEEDS.get(reference)
     if needs is None:
         return
@@ -210,7 +210,7 @@ def _require(found: Found, reference: str, data_dir: Path) -> None:
 
 
 def _look_into(name: str, expected: int, data_dir: Path, *, counted: bool) -> Found:
-    """A folder of classes; its pictures are `counted`, or only its classes."""
+    """A folder of classes. Its pictures are `counted`, or only its classes."""
     folder = data_dir / name
     classes = [each for each in folder.iterdir() if each.is_dir()] if folder.is_dir() else []
     pictures = sum(1 for each in classes for _ in each.iterdir()) if counted else None
@@ -235,7 +235,7 @@ def _look_at(file: DataFile, data_dir: Path, *, hashed: bool) -> Found:
 
 
 def _found(file: DataFile, data_dir: Path, digest: str | None) -> Found:
-    """A file as it lies there; its content has this digest, None where it was not read."""
+    """A file as it lies there. Its content has this digest, None where it was not read."""
     path = data_dir / file.name
     there = path.is_file()
     size = path.stat().st_size if there else 0

@@ -7,8 +7,8 @@ of an AMD EPYC (2-core virtual machine, Python 3.11.7, torch 2.13.0 for CPU, sci
 numpy 2.4.6) a run at 64 takes 1.5 to 1.7 s to the target (3 runs beside little else), after about
 3 s of imports and warm-up that are not timed. The same seed gives the same curve bit for bit.
 
-Convolutions 1-32, 32-64, 64-128 with two max-pools and one linear layer; SGD with Nesterov
-momentum; learning rate up linearly over 30 % of the steps, then linearly to zero; evaluated once
+Convolutions 1-32, 32-64, 64-128 with two max-pools and one linear layer. SGD with Nesterov
+momentum. Learning rate up linearly over 30 % of the steps, then linearly to zero. Evaluated once
 per epoch, in float32, on an exponential moving average of the weights. No batch norm: the slow
 schedule and the averaged weights keep the time to the target steady from seed to seed.
 """
@@ -149,7 +149,7 @@ def build_model() -> nn.Sequential:
 
 
 def make_optimiser(model: nn.Module, config: DigitsConfig) -> torch.optim.SGD:
-    """SGD with Nesterov momentum; the rate is set before each step."""
+    """SGD with Nesterov momentum. The rate is set before each step."""
     return torch.optim.SGD(
         model.parameters(),
         lr=config.learning_rate,
@@ -245,7 +245,7 @@ def load_split() -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def evaluation_items(*, device: str, data_dir: Path) -> list[tuple[Tensor]]:
-    """The test images one by one, each (1, 1, 8, 8); `data_dir` is not read."""
+    """The test images one by one, each (1, 1, 8, 8). `data_dir` is not read."""
     _, _, test_x, _ = load_split()
     return [(x.unsqueeze(0),) for x in test_x.to(device)]
 
@@ -260,7 +260,7 @@ def train_step(
     rate: float,
     world: World | None = None,
 ) -> Tensor:
-    """One step at the given learning rate; the loss stays on the device."""
+    """One step at the given learning rate. The loss stays on the device."""
     set_rate(optimiser, rate)
     with arithmetic.forward():
         logits = model(x)

@@ -28,7 +28,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from reference_models import DeviceError
 
-SAMPLED_EVERY = 20  # steps; beside these DistributedDataParallel looks at each of the first ten
+SAMPLED_EVERY = 20  # steps. Beside these DistributedDataParallel looks at each of the first ten
 
 TIMED = "every exchange of gradients timed on the first process, waiting for the others included"
 SAMPLED = "time of exchange beside no computing, by torch's own statistics of every 20th step"
@@ -45,7 +45,7 @@ class Exchange:
 
     @contextmanager
     def timed(self, message: Tensor) -> Iterator[None]:
-        """Time the exchange of a message; on an accelerator in its present stream."""
+        """Time the exchange of a message. On an accelerator in its present stream."""
         self._timed = True
         if message.is_cuda:
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
@@ -96,7 +96,7 @@ EXCHANGE = Exchange()
 
 @dataclass(frozen=True)
 class World:
-    """The processes of one training; `device` is the one this process computes on."""
+    """The processes of one training. `device` is the one this process computes on."""
 
     rank: int
     size: int
@@ -140,11 +140,11 @@ class World:
                 gradient.copy_(part.view_as(gradient))
 
     def mean(self, value: Tensor) -> Tensor:
-        """The mean of a tensor over the processes, the same bits on each; `value` is changed."""
+        """The mean of a tensor over the processes, the same bits on each. `value` is changed."""
         return self.total(value).div_(self.size) if self.size > 1 else value
 
     def total(self, value: Tensor) -> Tensor:
-        """The sum of a tensor over the processes, the same bits on each; `value` is changed."""
+        """The sum of a tensor over the processes, the same bits on each. `value` is changed."""
         if self.size > 1:
             dist.all_reduce(value)
         return value
@@ -209,6 +209,6 @@ def check_device(device: str) -> None:
 
 
 def synchronise(device: str) -> None:
-    """Wait until an accelerator has done all it was given; a CPU always has."""
+    """Wait until an accelerator has done all it was given. A CPU always has."""
     if device.startswith("cuda"):
         torch.cuda.synchronize(device)

@@ -7,10 +7,10 @@ after 28 to 32 of the 40 epochs. On one thread of an AMD EPYC (2-core virtual ma
 cores (2 runs). The same seed gives the same curve bit for bit. Not run on a GPU yet.
 
 Quality is the validation loss in nats per byte, so lower is better, on 256 fixed windows of the
-last tenth of the corpus; the language's own entropy bounds it from below (grammar_corpus). Two
-pre-norm layers of width 64 with 4 heads on a context of 64 bytes, the output tied to the embedding;
+last tenth of the corpus. The language's own entropy bounds it from below (grammar_corpus). Two
+pre-norm layers of width 64 with 4 heads on a context of 64 bytes, the output tied to the embedding.
 AdamW with the learning rate up linearly, then down along a cosine to a tenth of its peak. An epoch
-is 640 windows between two evaluations, not a pass over the corpus; windows are drawn anywhere in
+is 640 windows between two evaluations, not a pass over the corpus. Windows are drawn anywhere in
 the first nine tenths. All runs stop after the same number of epochs: their mean loss there counts.
 """
 
@@ -75,7 +75,7 @@ class GrammarConfig:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Steps between two evaluations; windows that fill no batch are left out."""
+        """Steps between two evaluations. Windows that fill no batch are left out."""
         return WINDOWS_PER_EPOCH // self.batch_size
 
 
@@ -99,7 +99,7 @@ def train(
 def train_on(
     corpus: Callable[[], bytes], config: GrammarConfig, *, seed: int, device: str
 ) -> Iterator[Phase | Measurement]:
-    """Train on the text that `corpus` reads; it is called once the clock runs."""
+    """Train on the text that `corpus` reads. It is called once the clock runs."""
     world = join(device)
     world.part_of_batch(config.batch_size)
     torch.manual_seed(seed)
@@ -152,7 +152,7 @@ class Block(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
         self.narrow = nn.Linear(4 * WIDTH, WIDTH)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(B, T, W) to (B, T, W); each place sees those up to itself."""
+        """(B, T, W) to (B, T, W). Each place sees those up to itself."""
         heads = self.query_key_value(self.norm_1(x)).unflatten(2, (3 * HEADS, -1))  # (B, T, 3H, D)
         query, key, value = heads.transpose(1, 2).chunk(3, dim=1)  # (B, H, T, D)
         seen = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
@@ -186,7 +186,7 @@ class ByteGPT(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
 
 
 def make_optimiser(model: nn.Module, config: GrammarConfig) -> torch.optim.AdamW:
-    """AdamW that decays matrices, not biases and norms; the rate is set before each step."""
+    """AdamW that decays matrices, not biases and norms. The rate is set before each step."""
     matrices = [p for p in model.parameters() if p.dim() == 2]
     vectors = [p for p in model.parameters() if p.dim() < 2]
     groups = [
@@ -269,7 +269,7 @@ def train_step(
     clip: float,
     world: World,
 ) -> Tensor:
-    """One step at the given learning rate; the loss of this process stays on the device."""
+    """One step at the given learning rate. The loss of this process stays on the device."""
     set_rate(optimiser, rate)
     with arithmetic.forward():
         loss = _loss(model, windows)

@@ -41,7 +41,7 @@ START: State = ("article", "subject", "")
 
 @dataclass(frozen=True)
 class Lexicon:
-    """The words in the order of their ranks; no word ends in the "s" that marks a number."""
+    """The words in the order of their ranks. No word ends in the "s" that marks a number."""
 
     nouns: tuple[str, ...]
     verbs: tuple[str, ...]
@@ -103,7 +103,7 @@ def grammar() -> dict[State, Choice]:
 
 
 def _alternatives(state: State, words: Lexicon) -> list[Alternative]:
-    """Alternatives of a state; `number` is the subject's, which its verbs have to agree with."""
+    """Alternatives of a state. `number` is the subject's, which its verbs have to agree with."""
     match state:
         case ("article", role, number):
             return [
@@ -204,7 +204,7 @@ def _prefix_weights() -> dict[State, dict[bytes, int]]:
 
 
 def _weights_by_prefix(choice: Choice) -> dict[bytes, int]:
-    """The weight of all tokens that begin with each prefix; the empty one has them all."""
+    """The weight of all tokens that begin with each prefix. The empty one has them all."""
     weights: dict[bytes, int] = {}
     for token, weight in zip(choice.tokens, choice.weights, strict=True):
         for end in range(len(token) + 1):

@@ -9,7 +9,7 @@ from reference_models import HyperparameterError
 
 @dataclass(frozen=True)
 class Limit:
-    """The values a hyperparameter may have; the benchmark's file states the same."""
+    """The values a hyperparameter may have. The benchmark's file states the same."""
 
     minimum: float
     maximum: float

@@ -6,7 +6,7 @@ Not measured yet: neither on a GPU nor on the real images, so no time and no num
 Pictures lie in `imagenet/train/CLASS/` and `imagenet/val/CLASS/` of the data folder, as
 torchvision's ImageFolder wants them. They are decoded on the host, cropped at random to a size that
 grows from epoch to epoch, and scaled on the device. SGD with Nesterov momentum, label smoothing,
-learning rate up linearly and down linearly to zero; bfloat16 and channels-last on a GPU; gradients
+learning rate up linearly and down linearly to zero. Bfloat16 and channels-last on a GPU. Gradients
 averaged among processes while they are computed. Evaluated after each epoch on the whole validation
 set, each process on its part. The size schedule and the small learning rate per image follow common
 practice in published fast ResNet-50 trainings of 16 to 18 epochs.
@@ -42,7 +42,7 @@ from reference_models.imagenet_files import (
 from reference_models.memory import naming_batch_size
 from reference_models.training import check_loss, linear_rate, set_rate
 
-DATA_SET_SHA256 = None  # The pictures are counted; no checksum of the unpacked set is published.
+DATA_SET_SHA256 = None  # The pictures are counted. No checksum of the unpacked set is published.
 CHANNEL_MEAN = (0.485, 0.456, 0.406)  # as torchvision's own training uses
 CHANNEL_STD = (0.229, 0.224, 0.225)
 BASE_BATCH_SIZE = 256  # the learning rate is stated at this batch size and scales with it
@@ -70,7 +70,7 @@ LIMITS = {
 class ImagenetConfig:
     """Hyperparameters of a run. The learning rate follows the batch size.
 
-    `peak_share` is where in the run the learning rate peaks; `loader_processes` decode pictures
+    `peak_share` is where in the run the learning rate peaks. `loader_processes` decode pictures
     for each training process and change no result.
     """
 
@@ -120,7 +120,7 @@ def train(
     """Train for `config.epochs` epochs, one measurement after each.
 
     Raises DataSetError for pictures that are missing or cannot be read, or where torchvision is
-    not installed; DeviceError for a GPU that is not there; TrainingMemoryError;
+    not installed. DeviceError for a GPU that is not there. TrainingMemoryError.
     TrainingDivergedError if the loss is no finite number at the end of an epoch.
     """
     world = join(device)
@@ -173,7 +173,7 @@ def _train(
 
 
 def build_model() -> nn.Module:
-    """torchvision's ResNet-50, untrained; each block begins as its shortcut.
+    """torchvision's ResNet-50, untrained. Each block begins as its shortcut.
 
     Raises DataSetError where torchvision is not installed.
     """
@@ -198,7 +198,7 @@ def shared(model: nn.Module, config: ImagenetConfig, world: World) -> nn.Module:
 
 
 def make_optimiser(model: nn.Module, config: ImagenetConfig) -> torch.optim.SGD:
-    """SGD with Nesterov momentum; norms and biases are not decayed, the rate is set each step."""
+    """SGD with Nesterov momentum. Norms and biases are not decayed, the rate is set each step."""
     decayed = [p for p in model.parameters() if p.dim() > 1]
     plain = [p for p in model.parameters() if p.dim() <= 1]
     return torch.optim.SGD(
@@ -219,7 +219,7 @@ def train_step(
     *,
     rate: float,
 ) -> Tensor:
-    """One step at the given learning rate; the loss stays on the device."""
+    """One step at the given learning rate. The loss stays on the device."""
     set_rate(optimiser, rate)
     with lower_precision(x.device.type):
         outputs = stepping(scaled(x))
@@ -231,7 +231,7 @@ def train_step(
 
 
 def lower_precision(device_type: str) -> AbstractContextManager[Any]:
-    """bfloat16 for operations safe in it on a GPU; single precision on a CPU."""
+    """bfloat16 for operations safe in it on a GPU. Single precision on a CPU."""
     if device_type != "cuda":
         return nullcontext()
     context: AbstractContextManager[Any] = torch.autocast("cuda", dtype=torch.bfloat16)

@@ -23,7 +23,7 @@ HOW_TO = "see https://www.image-net.org/download.php"
 
 @dataclass(frozen=True)
 class Pictures:
-    """Files with their classes; a picture is read when it is asked for."""
+    """Files with their classes. A picture is read when it is asked for."""
 
     files: tuple[tuple[str, int], ...]
 

@@ -16,7 +16,7 @@ NEWTON_SCHULZ_STEPS = 3
 
 
 def nesterov(gradient: Tensor, velocity: Tensor, momentum: float) -> Tensor:
-    """The direction of SGD with Nesterov momentum; `velocity` is moved on."""
+    """The direction of SGD with Nesterov momentum. `velocity` is moved on."""
     velocity.mul_(momentum).add_(gradient)
     return gradient.add(velocity, alpha=momentum)
 
@@ -50,7 +50,7 @@ def muon_update(
 
 
 class Muon:
-    """Momentum made orthogonal, for convolutions; filters of one shape are updated together."""
+    """Momentum made orthogonal, for convolutions. Filters of one shape are updated together."""
 
     def __init__(self, filters: list[nn.Parameter], *, momentum: float, compiled: bool) -> None:
         shapes = sorted({tuple(item.shape) for item in filters})

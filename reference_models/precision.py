@@ -14,7 +14,7 @@ AMPERE = (8, 0)
 def configured(
     reference: Reference, hyperparameters: Mapping[str, float], precision: PrecisionName | None
 ) -> Any:
-    """A reference's configuration in a precision; None leaves it to the reference.
+    """A reference's configuration in a precision. None leaves it to the reference.
 
     Raises HyperparameterError for a precision that the reference does not train in.
     """
@@ -32,7 +32,7 @@ def configured(
 
 
 def require_precision(precision: str | None, device: str) -> None:
-    """Raise PrecisionError if a device lacks a precision; a processor is known without torch."""
+    """Raise PrecisionError if a device lacks a precision. A processor is known without torch."""
     if precision is None:
         return
     if not device.startswith("cuda"):

@@ -5,12 +5,12 @@ them is behind this text and no time can be promised. Its class of model (BiDAF;
 is published with an F1 of 0.773 on the development set, with word vectors learned on other text.
 
 A word is its vector, a convolution over its letters and whether the question has it too. One
-bidirectional LSTM reads context and question; each context word attends to the question and the
-question to the context; two more LSTMs read the result, and two linear layers tell where the answer
-begins and ends. Adam, the learning rate up linearly and down along a cosine; evaluated
+bidirectional LSTM reads context and question. Each context word attends to the question and the
+question to the context. Two more LSTMs read the result, and two linear layers tell where the answer
+begins and ends. Adam, the learning rate up linearly and down along a cosine. Evaluated
 once per epoch on an exponential moving average of the weights.
 
-With `pretrained_vectors` = 1 the word vectors are GloVe's and stay as they are; the file
+With `pretrained_vectors` = 1 the word vectors are GloVe's and stay as they are. The file
 `squad/glove.6B.100d.txt` has to lie in the data folder. With 0 they are learned from the training
 questions alone, which is not expected to reach the target.
 """
@@ -61,7 +61,7 @@ LONGEST_ANSWER = 20  # words
 FEWEST_SIGHTINGS = 2  # of a word that has a vector of its own
 EVALUATION_BATCH = 64
 GRADIENT_CLIP = 5.0
-TRAIN_QUESTIONS = 87_599  # of SQuAD v1.1; those with an answer beyond a cut context are left out
+TRAIN_QUESTIONS = 87_599  # of SQuAD v1.1. Those with an answer beyond a cut context are left out
 MADE_UP_WORDS = 50_000  # a vocabulary of the size that the training questions have
 GLOVE_FILE = "glove.6B.100d.txt"
 
@@ -81,7 +81,7 @@ LIMITS = {
 
 @dataclass(frozen=True)
 class SquadConfig:
-    """Hyperparameters of a run; `longest_context` (words) holds in training only."""
+    """Hyperparameters of a run. `longest_context` (words) holds in training only."""
 
     batch_size: int = 64
     epochs: int = 12
@@ -148,7 +148,7 @@ def train(
 
 @dataclass(frozen=True)
 class Batch:
-    """Questions on contexts as tensors; PADDING fills short ones."""
+    """Questions on contexts as tensors. PADDING fills short ones."""
 
     context: Tensor  # (B, C)
     question: Tensor  # (B, Q)
@@ -261,7 +261,7 @@ def best_spans(starts: Tensor, ends: Tensor) -> Tensor:
 
 
 def make_optimiser(model: nn.Module, config: SquadConfig) -> torch.optim.Adam:
-    """Adam on the trained parameters; the rate is set before each step."""
+    """Adam on the trained parameters. The rate is set before each step."""
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     return torch.optim.Adam(trained, lr=config.learning_rate)
 
@@ -269,7 +269,7 @@ def make_optimiser(model: nn.Module, config: SquadConfig) -> torch.optim.Adam:
 def train_step(
     model: nn.Module, optimiser: torch.optim.Adam, batch: Batch, rate: float, world: World
 ) -> Tensor:
-    """One step at the given learning rate; the loss of this process stays on the device."""
+    """One step at the given learning rate. The loss of this process stays on the device."""
     set_rate(optimiser, rate)
     starts, ends = model(batch.context, batch.question)
     loss = nn.functional.nll_loss(starts, batch.spans[:, 0])
@@ -288,7 +288,7 @@ def f1_of(model: nn.Module, tests: Encoded, device: str) -> float:
 
 
 def predict(model: nn.Module, tests: Encoded, device: str) -> dict[str, str]:
-    """The answer to each question; questions of like length go together, to pad less."""
+    """The answer to each question. Questions of like length go together, to pad less."""
     ordered = sorted(tests.examples, key=lambda example: len(example.context_words))
     answers: dict[str, str] = {}
     for begin in range(0, len(ordered), EVALUATION_BATCH):

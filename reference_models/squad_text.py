@@ -27,12 +27,12 @@ class Word:
 
 
 def split_words(text: str) -> list[Word]:
-    """Runs of letters, runs of digits and single other signs; white space is between words."""
+    """Runs of letters, runs of digits and single other signs. White space is between words."""
     return [Word(match[0], match.start(), match.end()) for match in _WORD.finditer(text)]
 
 
 def cover(words: Sequence[Word], answer: Answer) -> tuple[int, int] | None:
-    """The first and the last word that share a character with an answer; None if none does."""
+    """The first and the last word that share a character with an answer. None if none does."""
     end = answer.start + len(answer.text)
     touched = [i for i, word in enumerate(words) if word.start < end and word.end > answer.start]
     return (touched[0], touched[-1]) if touched else None
@@ -57,7 +57,7 @@ class Vocabulary:
     folded: list[int]
 
     def encode(self, words: Iterable[Word]) -> list[int]:
-        """The numbers of words; UNKNOWN for one that was nowhere when this was made."""
+        """The numbers of words. UNKNOWN for one that was nowhere when this was made."""
         return [self.numbers.get(word.text, UNKNOWN) for word in words]
 
 
@@ -93,7 +93,7 @@ def _letters(word: str) -> list[int]:
 
 @dataclass(frozen=True)
 class Example:
-    """A question on a context as numbers; `span` has the words of its first gold answer."""
+    """A question on a context as numbers. `span` has the words of its first gold answer."""
 
     question_id: str
     context: int

@@ -58,7 +58,7 @@ Schema = dict[str, Any]
 Schemas = dict[str, Schema]
 SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
 # Values of one story: ada's claim on digits, replayed by the worker gpu-7. By names of fields, or
-# by "Schema.field"; a value of another type than the field's is passed over.
+# by "Schema.field". A value of another type than the field's is passed over.
 STORY: dict[str, tuple[Any, ...]] = {
     "about": ("Classify the digits of 1,797 small pictures.",),
     "accelerator": ("NVIDIA H100 80GB HBM3",),
@@ -154,7 +154,7 @@ STORY: dict[str, tuple[Any, ...]] = {
     "SystemView.name": ("one H100",),
 }
 VALUES = {name: values for names, values in STORY.items() for name in names.split()}
-# Moments that have come in the story; any other that may be null is.
+# Moments that have come in the story. Any other that may be null is.
 COME = ("ended_at", "last_seen_at", "last_used_at", "measured_at", "started_at", "submitted_at")
 # By the end of a name, where the name itself has none.
 ENDS: dict[str, tuple[Any, ...]] = {
@@ -206,7 +206,7 @@ def _example(schema: Schema, title: str, name: str, schemas: Schemas) -> Any:
 
 
 def _choice(choices: list[Schema], title: str, name: str) -> Schema | None:
-    """The first choice that the story has a value of; else None where that is a choice."""
+    """The first choice that the story has a value of. Else None where that is a choice."""
     told = [each for each in choices if _is_told(each, title, name)]
     may_be_null = any(each.get("type") == "null" for each in choices)
     if told or not may_be_null:

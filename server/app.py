@@ -166,7 +166,7 @@ def observed(app: ASGIApp, metrics: RequestMetrics) -> ASGIApp:
 def create_app(
     settings: Settings, *, dispatch: bool = True, database: Database | None = None
 ) -> FastAPI:
-    """The application for these settings; without `dispatch` it starts no thread of its own.
+    """The application for these settings. Without `dispatch` it starts no thread of its own.
 
     `database` is an open database at the address of the settings. The application closes it when
     it stops. Raises RuntimeError if the database is not migrated, or another process serves it.
@@ -263,7 +263,7 @@ def _all_routes() -> list[BaseRoute]:
 
 
 def _add_limits(app: FastAPI, services: Services) -> None:
-    """Rates first, which cost little; then bodies, and the bound on requests in work."""
+    """Rates first, which cost little. Then bodies, and the bound on requests in work."""
     settings, metrics = services.settings, services.of(RequestMetrics)
     for measure in quotas.MEASURES:  # A series is there from the start, so a rate is never absent.
         metrics.quota_refusals.labels(measure)

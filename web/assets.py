@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-# Plotly's smallest bundle; its licence lies beside it.
+# Plotly's smallest bundle. Its licence lies beside it.
 BUNDLE_NAME = "plotly-basic.min.js"
 # The style element of Plotly's own rules, and those it carries whole, which it looks for by id.
 GLOBAL_STYLE = "plotly.js-style-global"
@@ -43,7 +43,7 @@ class Asset:
     """A file ready to be sent, as it is or with `Content-Encoding: gzip`.
 
     `immutable` tells that the address it was asked for names its content, so that a browser may
-    keep it for ever; otherwise it has to ask again with `etag`.
+    keep it for ever. Otherwise it has to ask again with `etag`.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Asset:
 def static_asset(path: str) -> Asset | None:
     """The asset at a path below /static/, or None if there is none.
 
-    `<fingerprint>/style.css` is immutable while the fingerprint fits; `style.css` and an outdated
+    `<fingerprint>/style.css` is immutable while the fingerprint fits. `style.css` and an outdated
     fingerprint (a page that was open during an update) give the current file, to be asked again.
     """
     match = _FINGERPRINTED.fullmatch(path)

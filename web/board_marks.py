@@ -42,7 +42,7 @@ class Plot:
 def board_plot(
     entries: Sequence[Entry], metric: str, time: TimeFormat, first: Entry | None
 ) -> Plot | None:
-    """The marks of measured and numbered rows by submission; None for fewer than two.
+    """The marks of measured and numbered rows by submission. None for fewer than two.
 
     The first row of the board may stand on another page.
     """

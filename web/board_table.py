@@ -35,7 +35,7 @@ def _figure(name: str, words: str, field: str, write: Callable[[Any], str]) -> C
 
 
 def progress(entry: Entry) -> str:
-    """The epochs of an entry to the target; its samples where the benchmark counts those."""
+    """The epochs of an entry to the target. Its samples where the benchmark counts those."""
     samples = (entry.get("rcp") or {}).get("submission_mean")
     epochs = entry["epochs_to_target"]
     return number(samples, 9) if epochs is None else number(epochs, 3)
@@ -184,7 +184,7 @@ class Pages:
 
 
 def board_query(filters: Mapping[str, Any], **changes: Any) -> str:
-    """The query string of the current filters with changes; empty values are left out."""
+    """The query string of the current filters with changes. Empty values are left out."""
     merged = {name: filters.get(name) for name in FILTER_NAMES} | changes
     return urlencode(
         {name: shown_value(value) for name, value in merged.items() if value not in (None, "")}
@@ -199,7 +199,7 @@ def shown_value(value: object) -> str:
 
 
 def kind_link(filters: Mapping[str, Any], kind: str) -> str:
-    """The link to a benchmark's board of a kind; the text searched for is kept."""
+    """The link to a benchmark's board of a kind. The text searched for is kept."""
     return "?" + board_query({"q": filters.get("q")}, metric=next(iter(METRICS[kind])))
 
 
@@ -216,7 +216,7 @@ def sort_link(filters: Mapping[str, Any], column: str) -> str:
 
 
 def sort_state(filters: Mapping[str, Any], column: str) -> str:
-    """The aria-sort value of a column; a board that nobody sorted stands by rank."""
+    """The aria-sort value of a column. A board that nobody sorted stands by rank."""
     by, order = filters.get("sort") or FIRST_ORDER[0], filters.get("order") or FIRST_ORDER[1]
     if by != column:
         return "none"
@@ -235,7 +235,7 @@ def asks_what_if(filters: Mapping[str, Any]) -> bool:
 
 
 def _limit_of(filters: Mapping[str, Any]) -> int:
-    """Number of entries on a page; the usual one where the typed text is not a number."""
+    """Number of entries on a page. The usual one where the typed text is not a number."""
     try:
         return max(1, int(filters.get("limit") or USUAL_LIMIT))
     except ValueError:
@@ -300,7 +300,7 @@ def _at_step(steps: int, step: float) -> float:
 
 
 Tab = tuple[str, str, bool]
-# A division and a round; None where there is only one.
+# A division and a round. None where there is only one.
 Part = tuple[str | None, str | None]
 
 

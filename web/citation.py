@@ -39,7 +39,7 @@ class Badge:
 
 
 def badge(submission: View, time: TimeFormat = SECONDS, *, of: int = 0) -> Badge:
-    """The badge of a submission, `of` so many numbered; a claim shows no time."""
+    """The badge of a submission, `of` so many numbered. A claim shows no time."""
     rank = submission.get("rank") if of else None
     place = None if rank is None or submission["withdrawal"] else f"#{rank} of {of:,}"
     parts = (standing_words(submission), figure(submission, time), place)
@@ -55,7 +55,7 @@ def badge(submission: View, time: TimeFormat = SECONDS, *, of: int = 0) -> Badge
 
 
 def figure(submission: View, time: TimeFormat) -> str | None:
-    """The figure that ranks a submission first; None for a claim, because its time is not ours."""
+    """The figure that ranks a submission first. None for a claim, because its time is not ours."""
     result = submission["result"]
     is_inference = submission["kind"] == "inference"
     if is_entry(submission):

@@ -31,7 +31,7 @@ _LARGEST_RATIO, _BEYOND = 1e6, "more than a million"
 
 @dataclass(frozen=True)
 class Cell:
-    """Cell of a submission in a row; `note` is its figure as a multiple of the first's."""
+    """Cell of a submission in a row. `note` is its figure as a multiple of the first's."""
 
     text: str
     note: str | None = None
@@ -56,7 +56,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Against:
-    """One submission against another, from the first one's side; see the API's pair."""
+    """One submission against another, from the first one's side. See the API's pair."""
 
     p_faster: float | None
     ratio: float | None
@@ -134,7 +134,7 @@ def comparison_groups(
     ranks: Mapping[str, int | None],
     time: TimeFormat = SECONDS,
 ) -> list[Group]:
-    """Every property that is compared, in groups; `ranks` are those in each one's division."""
+    """Every property that is compared, in groups. `ranks` are those in each one's division."""
     is_inference = submissions[0]["kind"] == "inference"
     result = (
         _inference(submissions, target) if is_inference else _training(submissions, target, time)
@@ -158,7 +158,7 @@ def only_differences(groups: Sequence[Group]) -> list[Group]:
 
 
 def against(pairs: Sequence[View], one: str, other: str) -> Against | None:
-    """A pair seen from `one`, whichever way round it is stored; None of one with itself."""
+    """A pair seen from `one`, whichever way round it is stored. None of one with itself."""
     for pair in pairs:
         if (pair["first"], pair["second"]) == (one, other):
             return _seen(pair, turned=False)
@@ -364,7 +364,7 @@ def _row(
 
 
 def _multiple(value: Any, first: Any) -> str | None:
-    """A figure as a multiple of the first one's; None where that says nothing."""
+    """A figure as a multiple of the first one's. None where that says nothing."""
     figures = (value, first)
     if any(isinstance(f, bool) or not isinstance(f, int | float) or f <= 0 for f in figures):
         return None

@@ -56,13 +56,13 @@ def is_decision(name: str) -> bool:
 
 
 def address(name: str) -> str:
-    """The path of a document by name; the index is the folder's own."""
+    """The path of a document by name. The index is the folder's own."""
     return PREFIX if name == INDEX else f"{PREFIX}/{name}"
 
 
 @cache
 def read_documents(folder: Path) -> Documents:
-    """Everything in a folder, read once a process; empty if there is no such folder."""
+    """Everything in a folder, read once a process. Empty if there is no such folder."""
     texts = {
         path.relative_to(folder).with_suffix("").as_posix(): path.read_text(encoding="utf-8")
         for path in sorted([*folder.glob("*.md"), *folder.glob(f"{DECISIONS}*.md")])
@@ -80,7 +80,7 @@ def read_documents(folder: Path) -> Documents:
 def site_address(href: str, *, origin: str, names: Iterable[str], images: Iterable[str]) -> str:
     """Address on the site of a link in the document `origin`.
 
-    A relative path to another file of the folder becomes its address; any other link is kept.
+    A relative path to another file of the folder becomes its address. Any other link is kept.
     """
     parts = urlsplit(href)
     if parts.scheme or parts.netloc or not parts.path or parts.path.startswith("/"):

@@ -15,7 +15,7 @@ DECIDING = ("rejects", "leaves_open")
 
 
 def trust_words(trainings: View | None, benchmark: View) -> str | None:
-    """One sentence on the answers of a benchmark, by its `[trainings]`; None where it has none."""
+    """One sentence on the answers of a benchmark, by its `[trainings]`. None where it has none."""
     if trainings is None:
         return None
     if trainings["trust"] == "demonstration":
@@ -92,7 +92,7 @@ class FactorRow:
 
 
 def factor_rows(effects: Sequence[Mapping[str, Any]], words: Mapping[str, str]) -> list[FactorRow]:
-    """Rows of an ablation's factors, in its order; `words` are those of the manifest."""
+    """Rows of an ablation's factors, in its order. `words` are those of the manifest."""
     count = len({name for each in effects for name in each["off"]})
     widest = _widest(effects)
     return [
@@ -136,7 +136,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 @dataclass
 class Line(Generic[Name]):
-    """Packages each based on the one before; `branches` are lines that begin beside it."""
+    """Packages each based on the one before. `branches` are lines that begin beside it."""
 
     names: list[Name] = field(default_factory=list)
     branches: dict[Name, "list[Line[Name]]"] = field(default_factory=dict)
@@ -219,7 +219,7 @@ def _row(
 
 
 def _why_no_gain(node: View, measured: Collection[str]) -> str | None:
-    """Why code with a parent has no gain; `measured` are the submissions with a time."""
+    """Why code with a parent has no gain. `measured` are the submissions with a time."""
     if node["parent"] is None or node["gain"]:
         return None
     if not node["seconds"]:
@@ -261,5 +261,5 @@ def gained_words(gain: View, times: TimeFormat) -> dict[str, str]:
 
 
 def _signed(seconds: float, times: TimeFormat) -> str:
-    """A difference of times; the minus sign stands before a loss."""
+    """A difference of times. The minus sign stands before a loss."""
     return times(seconds) if seconds >= 0 else f"\N{MINUS SIGN}{times(-seconds)}"

@@ -16,7 +16,7 @@ from web.progress import kind_word
 from web.render import render
 
 MEDIA_TYPE = "application/atom+xml; charset=utf-8"
-# Characters that XML 1.0 does not allow in a text; a stranger's name may hold anything.
+# Characters that XML 1.0 does not allow in a text. A stranger's name may hold anything.
 _NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 

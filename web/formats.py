@@ -46,7 +46,7 @@ def breakable(name: str) -> Markup:
 class TimeFormat:
     """The times of one board in one unit, with so many decimals or three significant digits.
 
-    A stopwatch, "h:mm:ss", rounds up to whole seconds; charts draw it in seconds.
+    A stopwatch, "h:mm:ss", rounds up to whole seconds. Charts draw it in seconds.
     """
 
     unit: str = "s"
@@ -92,7 +92,7 @@ STOPWATCH = "h:mm:ss"
 
 
 def time_format(times: Iterable[float | None], unit: str | None = None) -> TimeFormat:
-    """The unit if there is one; seconds if the slowest takes less than two minutes; else minutes.
+    """The unit if there is one. Seconds if the slowest takes less than two minutes. Else minutes.
 
     A third decimal tells neighbours apart that would read alike.
     """
@@ -128,7 +128,7 @@ def small_money(usd: float | None) -> str:
 
 
 def price(usd: float | None) -> str:
-    """A price as it was published: cents, and the digits below a cent if it has any; two
+    """A price as it was published: cents, and the digits below a cent if it has any. Two
     significant digits where six places are not enough.
     """
     if usd is None:

@@ -50,7 +50,7 @@ def families(benchmarks: Sequence[View]) -> list[Family]:
 def shown_families(benchmarks: Sequence[View], chosen: str | None) -> list[Family]:
     """The families of the first page: our own and a round, the newest that has a submission.
 
-    A round may be `chosen` by its id; "all" chooses every one, those without a submission too.
+    A round may be `chosen` by its id. "all" chooses every one, those without a submission too.
     """
     found = families(benchmarks)
     if chosen == "all":
@@ -66,12 +66,12 @@ def short_title(benchmark: View) -> str:
 
 
 def round_id(benchmark: View) -> str:
-    """The id of the round that a benchmark belongs to, "v5.1"; "open" of our own."""
+    """The id of the round that a benchmark belongs to, "v5.1". "open" of our own."""
     return _names(_round_of(benchmark))[0]
 
 
 def round_name(benchmark: View) -> str | None:
-    """The round that a benchmark belongs to, "MLPerf v5.1"; None of our own."""
+    """The round that a benchmark belongs to, "MLPerf v5.1". None of our own."""
     place = _round_of(benchmark)
     return _names(place)[1] if place else None
 
@@ -149,7 +149,7 @@ class ConsoleSection:
 
 
 def console_sections_of(role: str) -> list[ConsoleSection]:
-    """The sections in the navigation of a user with a role; none is empty."""
+    """The sections in the navigation of a user with a role. None is empty."""
     own = [
         ConsoleSection(label, tuple(page for page in pages if _may_open(role, page[0])))
         for label, pages in CONSOLE
@@ -199,7 +199,7 @@ class Matrix:
 
 
 def round_matrix(benchmarks: Sequence[View], results: Sequence[View], shown: Shown) -> Matrix:
-    """The results of one division; of several of a system on a benchmark the fastest."""
+    """The results of one division. Of several of a system on a benchmark the fastest."""
     timed = [result for result in results if ranked_seconds(result)]
     systems: defaultdict[tuple[str, str, str], dict[str, View]] = defaultdict(dict)
     for result in sorted(timed, key=_seconds):

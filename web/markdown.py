@@ -28,7 +28,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Page:
-    """A text as HTML. `title` is its first heading and not in `html`; `description` is plain."""
+    """A text as HTML. `title` is its first heading and not in `html`. `description` is plain."""
 
     title: str
     description: str
@@ -169,7 +169,7 @@ def _code(
 def _inline_code(
     _self: RendererHTML, tokens: Sequence[Token], place: int, _options: OptionsDict, _env: EnvType
 ) -> str:
-    # A browser may end a line after any hyphen; an option keeps its two.
+    # A browser may end a line after any hyphen. An option keeps its two.
     words = escape(tokens[place].content, quote=False)
     kept = _OPTION.sub(lambda match: f"<span>{match[0]}</span>", words)
     return f"<code>{kept}</code>"

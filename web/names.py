@@ -33,7 +33,7 @@ def _of_prose(name: str, processor: str) -> Accelerator:
     if found:
         # A name such as a hardware class begins with "cpu": its processor says more.
         return next((one for one in found if one.model != PROCESSORS), found[0])
-    # An entry of prose has it in both fields; any other without accelerators trains on processors.
+    # An entry of prose has it in both fields. Any other without accelerators trains on processors.
     is_prose = processor in (name, "", NOT_STATED)
     return Accelerator() if is_prose else Accelerator(PROCESSORS, PROCESSORS)
 

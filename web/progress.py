@@ -19,7 +19,7 @@ ENDINGS = {
 
 
 def _word_asked_for(name: str) -> str:
-    """The name of a purpose in a list to choose from; a replay is one kind of verification."""
+    """The name of a purpose in a list to choose from. A replay is one kind of verification."""
     return "Replay" if name == "replay" else (PURPOSES[name].words.name or name).capitalize()
 
 
@@ -45,7 +45,7 @@ def claims_nothing(submission: View | None) -> bool:
 
 
 def state_sentence(verification: View, submission: View | None = None) -> str:
-    """State of a verification in one sentence; of the reference's without the word claim."""
+    """State of a verification in one sentence. Of the reference's without the word claim."""
     state, outcome = verification["state"], verification["outcome"]
     runs = count_text(verification["runs_planned"], "run")
     words = PURPOSES[verification["kind"]].words
@@ -73,7 +73,7 @@ def state_sentence(verification: View, submission: View | None = None) -> str:
 
 
 def _why_again(verification: Mapping[str, Any]) -> str:
-    """Why there is more than one attempt, a sentence more; nothing for the first."""
+    """Why there is more than one attempt, a sentence more. Nothing for the first."""
     attempts: Sequence[Mapping[str, Any]] = verification["attempts"]
     if len(attempts) < 2:
         return ""
@@ -85,7 +85,7 @@ def _why_again(verification: Mapping[str, Any]) -> str:
 
 
 def _variant(verification: Mapping[str, Any], run: int) -> str | None:
-    """The factors that were off in a run of an ablation; None for other jobs."""
+    """The factors that were off in a run of an ablation. None for other jobs."""
     if not verification["factors"]:
         return None
     off = verification["hyperparameters"][run]
@@ -93,7 +93,7 @@ def _variant(verification: Mapping[str, Any], run: int) -> str | None:
 
 
 def side_of(verification: Mapping[str, Any], run: int) -> Side | None:
-    """Side of a head-to-head that a run (from 0) trains; None in any other verification."""
+    """Side of a head-to-head that a run (from 0) trains. None in any other verification."""
     head_to_head = verification["head_to_head"]
     if head_to_head is None or run >= len(head_to_head["order"]):
         return None
@@ -178,7 +178,7 @@ MINUS = "\u2212"
 
 
 def chosen_ghost(race: View, wanted: str | None) -> View | None:
-    """The ghost that is asked for, else the first; None where there is none."""
+    """The ghost that is asked for, else the first. None where there is none."""
     ghosts: Sequence[View] = race["ghosts"]
     return next((one for one in ghosts if one["role"] == wanted), ghosts[0] if ghosts else None)
 
@@ -197,7 +197,7 @@ def ghost_label(ghost: View) -> str:
 def split_rows(verification: View, race: View, ghost: View) -> list[dict[str, Any]]:
     """One row for each control point, at most forty: the ghost there, and each run beside it.
 
-    A run's cell is None where it has not got there; `seconds_off` below 0 is ahead of the ghost,
+    A run's cell is None where it has not got there. `seconds_off` below 0 is ahead of the ghost,
     `quality_off` is the run's quality less the ghost's.
     """
     there = {point["index"]: point for point in ghost["points"] if point["index"] is not None}

@@ -66,7 +66,7 @@ def measured_columns(verification: View) -> list[Column]:
 
 
 def why_no_utilisation(verification: View) -> str | None:
-    """The reason that every run gives for telling no utilisation; None if one tells it."""
+    """The reason that every run gives for telling no utilisation. None if one tells it."""
     found = verification["utilisation"]
     if any(run["utilisation"] is not None for run in found):
         return None
@@ -91,7 +91,7 @@ PHASES = tuple(phase.value for phase in Phase)
 
 @dataclass(frozen=True)
 class Segment:
-    """One phase of a run; `start_percent` and `percent` are of the longest run of the set."""
+    """One phase of a run. `start_percent` and `percent` are of the longest run of the set."""
 
     phase: str
     seconds: float
@@ -101,7 +101,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Bar:
-    """One run as a bar of segments, in the order the phases happen; None without a ledger."""
+    """One run as a bar of segments, in the order the phases happen. None without a ledger."""
 
     segments: tuple[Segment, ...]
     total_seconds: float | None
@@ -146,7 +146,7 @@ class Setting:
 
 
 def stated_settings(submission: View) -> list[Setting]:
-    """Every setting of a submission, each once; the claim's own word comes first."""
+    """Every setting of a submission, each once. The claim's own word comes first."""
     claimed = submission["hyperparameters"]
     stated = [Setting(name, (value,), by_logs=False) for name, value in claimed.items()]
     logged: dict[str, dict[float, None]] = {}

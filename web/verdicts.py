@@ -58,7 +58,7 @@ HEAVIEST = ("rejects", "leaves_open", "supports", "note")
 def verdict_checks(
     verification: View, submission: View | None = None
 ) -> list[tuple[str, View | None]]:
-    """The four checks of a claim by a replay, each with its heaviest reason; None without one.
+    """The four checks of a claim by a replay, each with its heaviest reason. None without one.
 
     Of the reference, which claims nothing, there are two.
     """

@@ -130,7 +130,7 @@ LEAST_SPAN = 2 * TOLERANCE  # Of the baseline to either side: noise does not fil
 def canary_line(probes: Sequence[View]) -> dict[str, Any] | None:
     """The latest configuration's readings (`probes` has the newest first), ready to be drawn.
 
-    `path` is that of the line, `last` the place of its end; `middle`, `top` and `bottom` are the
+    `path` is that of the line, `last` the place of its end. `middle`, `top` and `bottom` are the
     heights of the baseline and of the limits to either side, None before there is a baseline.
     `summary` says the same. None without a reading.
     """

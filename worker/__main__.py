@@ -50,7 +50,7 @@ class Options:
 
 
 def serve(options: Options) -> int:
-    """Start the worker with the settings of its environment; returns its exit code."""
+    """Start the worker with the settings of its environment. Returns its exit code."""
     settings = load_settings()
     broker = None if options.pull or options.join else settings.broker_address()
     configure_logging(settings)
@@ -96,7 +96,7 @@ def work(
     host: Host,
     state: WorkerState,
 ) -> int:
-    """Make one attempt after the other, from the broker or else from the server; the exit code."""
+    """Make one attempt after the other, from the broker or else from the server. The exit code."""
     box = box_word(host=host, off=_why_no_packages(settings, host))
     log.info("entries: %s", box.entries if box.why is None else f"{box.entries}: {box.why}")
     guard_stop(state)
@@ -155,7 +155,7 @@ def _why_no_packages(settings: Settings, host: Host) -> str | None:
 
 
 def _device_of(settings: Settings) -> str:
-    """The device named, or the first accelerator, or all for several processes; else cpu.
+    """The device named, or the first accelerator, or all for several processes. Else cpu.
 
     Stops the program with a sentence if the device is not here.
     """

@@ -67,7 +67,7 @@ class Communication:
         self._begun_at: float | None = None
 
     def enter(self, phase: Phase) -> None:
-        """Enter `phase`: the time belongs to it from here on; the device has been synchronised."""
+        """Enter `phase`: the time belongs to it from here on. The device has been synchronised."""
         found = _exchange()
         if found is None:
             return
@@ -77,7 +77,7 @@ class Communication:
         self._begun_at = (so_far or 0.0) if phase is Phase.TRAIN else None
 
     def told(self) -> dict[str, Any]:
-        """Fields for a measurement's event; empty where nothing was exchanged."""
+        """Fields for a measurement's event. Empty where nothing was exchanged."""
         found = _exchange()
         if found is None or self._seconds is None:
             return {}
@@ -161,7 +161,7 @@ def train(told: dict[str, Any], events: EventWriter) -> None:
 def trained(
     reference: Reference, config: Any, told: dict[str, Any]
 ) -> Iterator[Phase | Measurement]:
-    """Run the training; re-raise out-of-memory with the batch size, for any reference."""
+    """Run the training. Re-raise out-of-memory with the batch size, for any reference."""
     batch_size = told["hyperparameters"].get("batch_size")
     with naming_batch_size(batch_size, device=told["device"]) if batch_size else nullcontext():
         yield from reference.train(

@@ -65,7 +65,7 @@ class Line:
 
 
 class ChildError(Exception):
-    """A process wrote no event; the message says why."""
+    """A process wrote no event. The message says why."""
 
 
 class ChildProcess:
@@ -135,7 +135,7 @@ class ChildProcess:
             return None
 
     def kill(self) -> None:
-        """End the process and everything it started, at once; harmless if it is gone."""
+        """End the process and everything it started, at once. Harmless if it is gone."""
         if self._process.returncode is None:  # Reaped: its number may belong to another process.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -162,7 +162,7 @@ class ChildProcess:
 
 
 def _start_group(group: GroupChannel, host: Host) -> subprocess.Popen[bytes]:
-    """Start the launcher of several processes; both its outputs are log."""
+    """Start the launcher of several processes. Both its outputs are log."""
     python, *command = host.command
     options = launch_options(host.processes, host.meeting)
     launcher = (python, "-m", "worker.group", str(os.getpid()), str(group.folder), *options)
@@ -253,7 +253,7 @@ def measure_apart(
     stop: Callable[[], object] = lambda: False,
     niceness: int = 0,
 ) -> Answer | None:
-    """Run a measuring module; None, with a line in the log, if it fails or is too slow."""
+    """Run a measuring module. None, with a line in the log, if it fails or is too slow."""
     try:
         return answer_of(module, orders, limit_seconds, stop=stop, niceness=niceness)
     except ChildError as error:

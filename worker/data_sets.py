@@ -1,7 +1,7 @@
 """`python -m worker.data_sets check|fetch REFERENCE`: the files of a reference on this machine.
 
-Each event is a line of JSON on standard output; the last one is the answer. A download that stops
-is continued by the next one; a file has its name once it is whole and has its published hash.
+Each event is a line of JSON on standard output. The last one is the answer. A download that stops
+is continued by the next one. A file has its name once it is whole and has its published hash.
 """
 
 import argparse
@@ -28,12 +28,12 @@ from reference_models.data import (
 )
 from worker.events import tell
 
-# Of a host that does not respond, said within half a minute; a download that stopped goes on later.
+# Of a host that does not respond, said within half a minute. A download that stopped goes on later.
 TIMEOUT_SECONDS = 10.0
 
 
 def check(reference: str, data_dir: Path) -> bool:
-    """Tell of every file and folder; whether a training can begin."""
+    """Tell of every file and folder. Whether a training can begin."""
     needs = NEEDS.get(reference)
     if needs is None:
         tell("answer", whole=True, how="it reads no files: its data are made or installed")

@@ -60,7 +60,7 @@ class Entries:
     def train(
         self, index: int, *, announcer: Announcer, stop: Callable[[], StopReason | None]
     ) -> ReplayRun:
-        """Train run `index` in a box of its own; a failure is a value, and no process is left."""
+        """Train run `index` in a box of its own. A failure is a value, and no process is left."""
         training = self.job.trainings[index]
         order = self.orders[training.package]
         announcer.run_started(index)
@@ -169,7 +169,7 @@ def open_entries(lease: Lease, server: WorkerLink, *, host: Host) -> Iterator[En
 
 
 def gpus_of(host: Host) -> tuple[str, ...]:
-    """The GPU of a host's containers, by its UUID; bubblewrap's boxes and AMD's have none.
+    """The GPU of a host's containers, by its UUID. Bubblewrap's boxes and AMD's have none.
 
     A number would count all GPUs of the host, and a device counts those that a variable shows.
     """

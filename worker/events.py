@@ -29,7 +29,7 @@ Answer = dict[str, Any]
 
 
 class EventWriter:
-    """Writes events to the parent; ends the process when the pipe is closed.
+    """Writes events to the parent. Ends the process when the pipe is closed.
 
     One that is `quiet` writes failures, and that it joined a training or left it.
     """
@@ -66,7 +66,7 @@ def _stand_alone() -> tuple[dict[str, Any], EventWriter]:
 
 
 def _join_group(folder: str, parent_pid: str) -> tuple[dict[str, Any], EventWriter]:
-    """Orders and events through a folder; torch's launcher tells each process its rank."""
+    """Orders and events through a folder. Torch's launcher tells each process its rank."""
     die_with_parent(int(parent_pid))
     stream = os.open(Path(folder) / EVENTS, os.O_WRONLY)
     events = EventWriter(stream, quiet=os.environ["RANK"] != "0")
@@ -128,7 +128,7 @@ def die_with_parent(parent_pid: int) -> None:
 
 
 def resident_peak_bytes(status: Path = STATUS) -> int | None:
-    """The largest resident set since this program was started; None where /proc has it not.
+    """The largest resident set since this program was started. None where /proc has it not.
 
     getrusage would count the parent's memory from before this program replaced its copy.
     """
@@ -140,7 +140,7 @@ def resident_peak_bytes(status: Path = STATUS) -> int | None:
 
 
 def accelerator_peak_bytes() -> int | None:
-    """The most that torch had allocated on all accelerators; None without any."""
+    """The most that torch had allocated on all accelerators. None without any."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return None

@@ -80,14 +80,14 @@ def failure(code: FailureCode, message: str) -> Failure:
 def ends_attempt(reason: Failure) -> bool:
     """Whether further runs of the attempt are pointless.
 
-    An infrastructure failure says nothing about the claim, a wrong job stays wrong; but a run
+    An infrastructure failure says nothing about the claim, a wrong job stays wrong. But a run
     that diverged or ran out of time is a result, and the runs after it count as well.
     """
     return reason.code not in ("training_diverged", "run_time_limit")
 
 
 def entry_failure(code: str | None, message: str) -> Failure:
-    """The failure of a run in a box by its code; one without a known code died."""
+    """The failure of a run in a box by its code. One without a known code died."""
     return failure(known_code(code) or "entry_died", message)
 
 

@@ -36,7 +36,7 @@ class Meeting:
 class GroupChannel:
     """The parent's end. The pipe ends when the launcher and every process it started are gone.
 
-    The launcher inherits `writer` and so keeps the pipe open until the first process opens it; the
+    The launcher inherits `writer` and so keeps the pipe open until the first process opens it. The
     parent has to close its own copy once the launcher runs.
     """
 
@@ -44,7 +44,7 @@ class GroupChannel:
         self.folder = Path(tempfile.mkdtemp(prefix="finishline-run-"))
         (self.folder / ORDERS).write_text(json.dumps(orders))
         os.mkfifo(self.folder / EVENTS, mode=0o600)
-        # Opening a named pipe waits for the other end unless told not to; reading then may wait.
+        # Opening a named pipe waits for the other end unless told not to. Reading then may wait.
         self.reader = os.open(self.folder / EVENTS, os.O_RDONLY | os.O_NONBLOCK)
         self.writer = os.open(self.folder / EVENTS, os.O_WRONLY)
         os.set_blocking(self.reader, True)
@@ -58,7 +58,7 @@ class GroupChannel:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Replace this process by torch's launcher; the request to die with the parent stays."""
+    """Replace this process by torch's launcher. The request to die with the parent stays."""
     parent_pid, folder, *launched = arguments
     die_with_parent(int(parent_pid))
     torchrun = [sys.executable, "-m", "torch.distributed.run"]

@@ -114,7 +114,7 @@ def own_orders(host: Host, arrival: Arrival) -> dict[str, object]:
 
 
 def follow(host: Host, arrival: Arrival, *, idle_seconds: float | None) -> int:
-    """Train along with the first host, until it was away for `idle_seconds`; the exit code."""
+    """Train along with the first host, until it was away for `idle_seconds`. The exit code."""
     idle_since, idle_limit = time.monotonic(), math.inf if idle_seconds is None else idle_seconds
     while True:
         child = ChildProcess(own_orders(host, arrival), host=host)

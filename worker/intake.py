@@ -23,7 +23,7 @@ from worker.state import WorkerState, end_process
 
 log = logging.getLogger(__name__)
 
-# Leases an attempt and makes it; whether this worker got the lease.
+# Leases an attempt and makes it. Whether this worker got the lease.
 MakeAttempt = Callable[[str], bool]
 
 LOOK_SECONDS = 0.5
@@ -65,7 +65,7 @@ def make_app(broker_url: str, *, name: str, make_attempt: MakeAttempt) -> Celery
 def run_celery(
     app: Celery, *, name: str, state: WorkerState, stop_grace_seconds: float = 0.0
 ) -> int:
-    """Make the attempts that Celery's tasks name until told to stop; returns the exit code.
+    """Make the attempts that Celery's tasks name until told to stop. Returns the exit code.
 
     SIGTERM and Ctrl-C let the attempt under way go on for the grace, and a second one or the end of
     the grace ends its training at once and reports it as stopped.
@@ -113,7 +113,7 @@ def poll(
     state: WorkerState,
     stop_grace_seconds: float = 0.0,
 ) -> int:
-    """Make the attempts that the server answers polls with until told to stop; the exit code.
+    """Make the attempts that the server answers polls with until told to stop. The exit code.
 
     Signals end it as they end `run_celery`.
     """

@@ -135,12 +135,12 @@ class WorkerLink:
         return decode(self._post("/workers/hello", hello), HelloAnswer)
 
     def probe(self, probe: WorkerProbe) -> ProbeAnswer:
-        """Send this worker's own measurements; return the server's answer to its canary."""
+        """Send this worker's own measurements. Return the server's answer to its canary."""
         content = self._post("/workers/probes", probe, retry_seconds=PROBE_RETRY_SECONDS)
         return decode(content, ProbeAnswer)
 
     def next(self, name: str, *, wait_seconds: float) -> str | None:
-        """Wait for the next attempt of this worker; None if there is none yet. One try."""
+        """Wait for the next attempt of this worker. None if there is none yet. One try."""
         path = f"/workers/{quote(name, safe='')}/next?wait={wait_seconds:.1f}"
         content = self._post(path, {}, timeout=httpx2.Timeout(5.0, read=wait_seconds + 10.0))
         return decode(content, NextAttempt).attempt_id if content else None
@@ -160,7 +160,7 @@ class WorkerLink:
         return decode(self._post(path, batch, retry_seconds=seconds, lease=lease), BatchAnswer)
 
     def report(self, lease: Lease, report: ReplayReport) -> None:
-        """Upload the report; the server treats a second copy as the first one."""
+        """Upload the report. The server treats a second copy as the first one."""
         seconds = REPORT_RETRY_LEASES * lease.lease_seconds
         path = f"/attempts/{lease.attempt_id}/report"
         self._post(path, report, retry_seconds=seconds, lease=lease)

@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run_locally(chosen: Chosen, job: ReplayJob) -> int:
-    """Train every run and write its log at once; the submission last. Returns the exit code."""
+    """Train every run and write its log at once. The submission last. Returns the exit code."""
     system = probe(
         hardware_class=chosen.hardware_class,
         threads=chosen.host.threads,
@@ -142,7 +142,7 @@ def local_job(chosen: Chosen) -> ReplayJob:
 
 
 def hyperparameters(benchmark: Benchmark, settings: Mapping[str, float]) -> dict[str, float]:
-    """The reference's hyperparameters with the chosen settings; whole numbers as such."""
+    """The reference's hyperparameters with the chosen settings. Whole numbers as such."""
     values = benchmark.defaults() | dict(settings)
     return {
         name: int(value) if benchmark.hyperparameters[name].integer else value

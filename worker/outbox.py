@@ -2,7 +2,7 @@
 
 The server compares a report with the moments at which its events came. So an evaluation, the start
 of a run and that of its clock are posted at once, beside a post that waits for its answer if need
-be; other events wait for one of these.
+be. Other events wait for one of these.
 """
 
 import itertools
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 GATHER_SECONDS = 0.5
 BATCH_LIMIT = 500
-MOST_BESIDE = 3  # Posts beside the one under way; the server has few places for those of workers.
+MOST_BESIDE = 3  # Posts beside the one under way. The server has few places for those of workers.
 
 EventSink = Callable[[ReplayEvent], None]
 StopReason = Literal["cancelled", "time_limit", "fenced", "worker_stopped"]
@@ -40,7 +40,7 @@ Post = Callable[[EvaluationBatch], BatchAnswer]
 
 
 class Announcer:
-    """Makes the events of an attempt; `sequence` counts from 0 and has no gaps."""
+    """Makes the events of an attempt. `sequence` counts from 0 and has no gaps."""
 
     def __init__(self, sink: EventSink) -> None:
         self._sink = sink
@@ -112,7 +112,7 @@ class Outbox:
         self._thread.stop(join_seconds=None)  # The last post is retried as long as the lease.
 
     def put(self, event: ReplayEvent) -> None:
-        """Queue an event; returns at once."""
+        """Queue an event. Returns at once."""
         with self._lock:
             self._waiting.append(event)
             if self._is_urgent(event):
@@ -130,7 +130,7 @@ class Outbox:
         return starts_clock
 
     def _post_waiting(self) -> None:
-        """Post the waiting events, or a heartbeat if there are none; at the close all that wait."""
+        """Post the waiting events, or a heartbeat if there are none. At the close all that wait."""
         if self._waiting:  # More usually follows soon: one post for all of it.
             self._urgent.wait(GATHER_SECONDS)
         elif self._thread.was_woken:

@@ -49,7 +49,7 @@ class Attempts:
     checks: SelfCheck | None = None
 
     def make(self, attempt_id: str) -> bool:
-        """Lease an attempt, make it and report it; whether this worker got the lease.
+        """Lease an attempt, make it and report it. Whether this worker got the lease.
 
         Quiet when the attempt belongs to another worker or is over: its id may come twice.
         """
@@ -73,7 +73,7 @@ class Attempts:
         return True
 
     def _train(self, lease: Lease) -> ReplayReport | None:
-        """Run the attempt; its report, None if it was cancelled or its lease was lost."""
+        """Run the attempt. Its report, None if it was cancelled or its lease was lost."""
         job = lease.job
 
         def stop() -> StopReason | None:

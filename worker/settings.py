@@ -1,4 +1,4 @@
-"""Settings of a worker from its environment: `FINISHLINE_*`, read once; and its log lines.
+"""Settings of a worker from its environment: `FINISHLINE_*`, read once. And its log lines.
 
 Log lines are for people or JSON, and name the ids of the attempt under way.
 """
@@ -23,7 +23,7 @@ from finishline.rules.verification.messages import ReplayJob
 class Settings(BaseSettings):
     """The settings of one worker process.
 
-    `hardware_class` and `device` are probed where they are not set; `threads` is how many processor
+    `hardware_class` and `device` are probed where they are not set. `threads` is how many processor
     threads a training may use (on a CPU one thread is the only steady choice), and `processes` over
     how many processes, each with a GPU of its own, it is spread. `measure` selects the worker's
     measurements of itself: its roofs, canary and audits, the roofs alone in the background, or

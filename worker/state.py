@@ -104,7 +104,7 @@ def guard_stop(
 ) -> threading.Thread:
     """Start a thread that ends the grace in time, and the process if it then takes too long.
 
-    Ending the training and reporting it take far less; then only closing connections is left. The
+    Ending the training and reporting it take far less. Then only closing connections is left. The
     log shows where every thread was. Nothing is lost: an unreported attempt ends with its lease.
     """
     thread = threading.Thread(

@@ -55,7 +55,7 @@ def clocks_disagree(parent_seconds: float, child_seconds: float) -> bool:
 
 
 def is_reached(qualities: Sequence[float], target: TargetSpec) -> bool:
-    """Whether a run may stop at its target after these evaluations; never before a fixed stop."""
+    """Whether a run may stop at its target after these evaluations. Never before a fixed stop."""
     if not qualities or target.fixed_stop:
         return False
     goal = QualityTarget(
@@ -93,7 +93,7 @@ def write_run_log(run: Run, *, benchmark: Benchmark, started_at_ms: int) -> str:
     """The MLLOG text that parses back to the run, to a microsecond.
 
     `started_at_ms` is when the process started, in milliseconds since 1970. Preparation becomes
-    init, everything else but evaluation becomes train; evaluations without a ledger have no
+    init, everything else but evaluation becomes train. Evaluations without a ledger have no
     eval_start. Raises RuleError if a run on another clock than MLPerf's has no ledger.
     """
     lines: list[bytes] = []

@@ -28,7 +28,7 @@ from worker.stopwatch import Stopwatch, clocks_disagree, is_below_band, is_reach
 class RunRecorder:
     """Keep the ledger of one run from the stamps of its parent, and decide the next step.
 
-    `status` is None while the run goes on; `failure` says why it failed.
+    `status` is None while the run goes on. `failure` says why it failed.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class RunRecorder:
             self.status = status
 
     def close(self, log_tail: str) -> ReplayRun:
-        """The run as it is reported; announces its end."""
+        """The run as it is reported. Announces its end."""
         parent_seconds, child_seconds = self._spans()
         if self.status in ("reached", "not_reached"):
             self._compare_clocks(parent_seconds, child_seconds)
@@ -237,7 +237,7 @@ def train_run(
     announcer: Announcer,
     stop: Callable[[], StopReason | None],
 ) -> ReplayRun:
-    """Train run `index` of a job in a process of its own; a failure is a value.
+    """Train run `index` of a job in a process of its own. A failure is a value.
 
     `stop` is asked every 50 ms whether to give up, and why. No process is left in any case.
     """

@@ -9,7 +9,7 @@ PhaseName = Literal["announced", "open", "frozen", "closed"]
 
 
 class Dates(Schema):
-    """Dates of a benchmark in UTC; None is no date."""
+    """Dates of a benchmark in UTC. None is no date."""
 
     opens_at: datetime | None
     freezes_at: datetime | None
@@ -42,7 +42,7 @@ class TargetView(Schema):
 
 
 class DataSetView(Schema):
-    """Data set for training and evaluation; None if it is no fixed set of items."""
+    """Data set for training and evaluation. None if it is no fixed set of items."""
 
     name: str
     source: str

@@ -119,7 +119,7 @@ class FactorView(Schema):
     """Training without the factors in `off`, compared with training with all of them.
 
     `reached` of `started` runs reached the target. `ratio` is the time over that with all factors,
-    with its 95 % interval, over `pairs` of equal seed and data; None below two such pairs.
+    with its 95 % interval, over `pairs` of equal seed and data. None below two such pairs.
     """
 
     off: list[str]
@@ -206,7 +206,7 @@ class SystemDifference:
 
 
 class ExpectedReplay(Schema):
-    """A replay of the batch. `seconds_expected` covers all its runs; `basis` names its source.
+    """A replay of the batch. `seconds_expected` covers all its runs. `basis` names its source.
 
     `verification_id` is None in a dry run.
     """

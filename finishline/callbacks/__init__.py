@@ -1,1 +1,1 @@
-"""Callbacks that log a run for training frameworks; each module needs its framework."""
+"""Callbacks that log a run for training frameworks. Each module needs its framework."""

@@ -12,7 +12,7 @@ except ImportError:  # The same code under its older name.
 
 
 class FinishlineCallback(LoggedCallback, Callback):  # type: ignore[misc]  # Lightning may be absent.
-    """Log the metric `quality` of each validation, times `scale`; the rest as finishline.log.run.
+    """Log the metric `quality` of each validation, times `scale`. The rest as finishline.log.run.
 
     With `stop_at_target` the training ends at the target.
     """
@@ -23,7 +23,7 @@ class FinishlineCallback(LoggedCallback, Callback):  # type: ignore[misc]  # Lig
             self._log.open(writes=trainer.is_global_zero)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Start the clock; the sanity check is over."""
+        """Start the clock. The sanity check is over."""
         self._log.start()
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:

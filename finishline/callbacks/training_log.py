@@ -26,7 +26,7 @@ class TrainingLog:
         self.is_open = False
 
     def open(self, *, writes: bool) -> None:
-        """Open the log of a further training; it is this process's to write if `writes`."""
+        """Open the log of a further training. It is this process's to write if `writes`."""
         self.close(RuntimeError("the training before did not end"))
         self._run = self._make()
         if not writes:
@@ -40,7 +40,7 @@ class TrainingLog:
         self._run.start()
 
     def evaluate(self, metrics: Mapping[str, Any], *, epoch: float) -> bool:
-        """Log an evaluation; whether to end the training. Raises ValueError without a metric."""
+        """Log an evaluation. Whether to end the training. Raises ValueError without a metric."""
         if self._quality not in metrics:
             known = ", ".join(sorted(metrics)) or "none"
             raise ValueError(f"There is no metric {self._quality!r}; this training has: {known}.")
@@ -48,7 +48,7 @@ class TrainingLog:
         return self._run.evaluation(epoch=epoch, quality=quality) and self._stop_at_target
 
     def close(self, error: BaseException | None = None) -> None:
-        """Stop the clock, where it runs; with an error the run is aborted."""
+        """Stop the clock, where it runs. With an error the run is aborted."""
         if self.is_open:
             self.is_open = False
             atexit.unregister(self.close)

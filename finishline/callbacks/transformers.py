@@ -9,7 +9,7 @@ from finishline.callbacks.training_log import LoggedCallback
 
 
 class FinishlineCallback(LoggedCallback, TrainerCallback):  # type: ignore[misc]  # Transformers may be absent.
-    """Log the metric `quality` of each evaluation, times `scale`; the rest as finishline.log.run.
+    """Log the metric `quality` of each evaluation, times `scale`. The rest as finishline.log.run.
 
     With `stop_at_target` the training ends at the target.
     """
@@ -22,7 +22,7 @@ class FinishlineCallback(LoggedCallback, TrainerCallback):  # type: ignore[misc]
     def on_evaluate(
         self, args: Any, state: Any, control: Any, *, metrics: Mapping[str, Any], **_: Any
     ) -> None:
-        """Log an evaluation; one before the first step is none."""
+        """Log an evaluation. One before the first step is none."""
         if not self._log.is_open or state.global_step == 0:
             return
         if self._log.evaluate(metrics, epoch=state.epoch):

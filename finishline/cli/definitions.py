@@ -122,7 +122,7 @@ def with_server_definitions(
 
 
 def benchmark_named_in(claim: bytes) -> str | None:
-    """The benchmark that a submission's JSON names; None where it names none."""
+    """The benchmark that a submission's JSON names. None where it names none."""
     try:
         document = json.loads(claim)
     except (ValueError, RecursionError):

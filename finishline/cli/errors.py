@@ -46,7 +46,7 @@ EXIT_CODES: dict[type[FinishlineError], ExitCode] = {
 
 
 class CliError(Exception):
-    """A command cannot go on; `message` is one sentence with the remedy."""
+    """A command cannot go on. `message` is one sentence with the remedy."""
 
     def __init__(
         self,

@@ -87,7 +87,7 @@ def broken(folder: Path, problems: list[RuleError], what: str = "benchmark") -> 
 def find_tasks(given: Path | None, code: Path | None = None) -> dict[str, Path]:
     """Definitions of benchmarks with a task, by id.
 
-    Those of the folders and of this one, as NAME.toml beside NAME/ or as NAME/benchmark.toml; and
+    Those of the folders and of this one, as NAME.toml beside NAME/ or as NAME/benchmark.toml. And
     the benchmark that the code is the reference of.
     """
     found: dict[str, Path] = {}
@@ -155,7 +155,7 @@ def _unreadable(error: OSError) -> CliError:
 
 
 def write_template(package: str, folder: Path, change: Callable[[str], str]) -> list[str]:
-    """Write the example files of a package into a new or empty folder; returns their names.
+    """Write the example files of a package into a new or empty folder. Returns their names.
 
     Their environment is the one installed here. Raises CliError.
     """

@@ -42,7 +42,7 @@ def spawn(
 ) -> "subprocess.Popen[bytes]":
     """Start a process in a session of its own, with nothing on its standard input.
 
-    On Linux it gets `death_signal` when the thread that started it ends, however it ends; so
+    On Linux it gets `death_signal` when the thread that started it ends, however it ends. So
     start it from the main thread.
     """
     return subprocess.Popen(
@@ -68,7 +68,7 @@ def _die_with_parent(parent_pid: int, death_signal: signal.Signals) -> Callable[
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:
-    """Signal every process in the group that `pid` leads; gone is as good."""
+    """Signal every process in the group that `pid` leads. Gone is as good."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
 
@@ -218,7 +218,7 @@ def require_training_packages(command: str) -> None:
 
 
 def train_reference(training: Training) -> Iterator[dict[str, Any]]:
-    """The events of the training while it runs; its files are in `training.out` afterwards.
+    """The events of the training while it runs. Its files are in `training.out` afterwards.
 
     Raises CliError with the last line the training wrote if it fails. The training ends when the
     caller stops asking for events.
@@ -233,7 +233,7 @@ def train_reference(training: Training) -> Iterator[dict[str, Any]]:
 
 
 def require_device(device: str | None) -> None:
-    """Raise CliError unless torch can train on the device here; None is the first accelerator."""
+    """Raise CliError unless torch can train on the device here. None is the first accelerator."""
     found = Devices(()) if device == "cpu" else find_devices()
     try:
         chosen = choose_device(device, found)

@@ -60,7 +60,7 @@ def find_in(path: Path) -> Found:
 
 
 def _walk(root: Path, compressed: list[str]) -> Iterator[ArchiveFile]:
-    """Every file below a folder with a name that counts, in order; links are never followed.
+    """Every file below a folder with a name that counts, in order. Links are never followed.
 
     Compressed ones are added to `compressed` instead.
     """
@@ -91,7 +91,7 @@ def _file(path: str, place: Place, status: os.stat_result) -> ArchiveFile:
 
 
 def _outside(place: Place, root: Path | None) -> ArchiveFile | None:
-    """A file that was not listed because it lies elsewhere; files below `root` are listed."""
+    """A file that was not listed because it lies elsewhere. Files below `root` are listed."""
     if root is not None and place[: len(root.parts)] == root.parts:
         return None
     path = Path(*place)

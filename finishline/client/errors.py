@@ -143,7 +143,7 @@ def _problem(item: dict[str, Any]) -> Problem:
 
 
 def _retry_after_seconds(header: str | None) -> float | None:
-    """The pause that a Retry-After asks for, in seconds or until a date; None for any other text.
+    """The pause that a Retry-After asks for, in seconds or until a date. None for any other text.
 
     Source: RFC 9110, section 10.2.3.
     """

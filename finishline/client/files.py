@@ -184,7 +184,7 @@ def read_folder(
     problems: list[RuleError] = []
     for name, path in _walk(folder, folder):
         if len(files) > 2 * most_files:
-            break  # Too many is told once; the rest is not read.
+            break  # Too many is told once. The rest is not read.
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode):
             kind = "a link" if stat.S_ISLNK(status.st_mode) else "no regular file"
@@ -230,7 +230,7 @@ def _named_logs(logs: Logs) -> dict[str, Content]:
 
 
 def _listed_runs(claim: Path) -> list[str] | None:
-    """The run logs that a JSON lists; None for a DAWNBench entry."""
+    """The run logs that a JSON lists. None for a DAWNBench entry."""
     try:
         content = claim.read_bytes()
         refuse_utf16(content, file=str(claim))

@@ -19,7 +19,7 @@ from finishline.rules.submissions.claim import read_json_object
 
 CLAIM_NAME = "submission.json"
 UNSTATED = "not stated"
-# Libraries that train, and their distributions; the first one that is loaded is named.
+# Libraries that train, and their distributions. The first one that is loaded is named.
 FRAMEWORKS = {
     "torch": "torch",
     "jax": "jax",
@@ -32,7 +32,7 @@ FRAMEWORKS = {
 
 @dataclass(frozen=True)
 class Submission:
-    """Facts of a submission that all its runs share; None is filled in from this process."""
+    """Facts of a submission that all its runs share. None is filled in from this process."""
 
     benchmark: Benchmark
     division: str
@@ -60,7 +60,7 @@ def next_log(folder: Path) -> BinaryIO:
 
 
 def renew_submission(folder: Path, submission: Submission) -> Path:
-    """Write the submission.json of all logs in a folder; fields that a person added stay.
+    """Write the submission.json of all logs in a folder. Fields that a person added stay.
 
     A log whose clock never started is no run.
     """

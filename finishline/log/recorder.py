@@ -63,7 +63,7 @@ def run(
     framework: str | None = None,
     out: str | PathLike[str] | None = None,
 ) -> "Recorder":
-    """Log of one training, for a `with`; it writes the next run_N.log and renews submission.json.
+    """Log of one training, for a `with`. It writes the next run_N.log and renews submission.json.
 
     The division is "closed" for the reference's own training, "open" for any other. None takes that
     of `finishline run`, else the benchmark's first one: closed, where there is one, which is then
@@ -111,7 +111,7 @@ def warn_of_division(benchmark_id: str) -> None:
 
 
 class Recorder:
-    """A training's log, written line by line; `file` is its path, None where another rank writes.
+    """A training's log, written line by line. `file` is its path, None where another rank writes.
 
     The clock starts at `start`, or where the `with` was entered if `start` is never called, and
     stops where it is left. The run is a success if it reached the target and ended by itself.
@@ -170,7 +170,7 @@ class Recorder:
         return self
 
     def leave_to_another_rank(self) -> None:
-        """Write nothing in this process; before the `with` is entered."""
+        """Write nothing in this process. Before the `with` is entered."""
         self._folder = None
 
     def start(self) -> None:
@@ -181,7 +181,7 @@ class Recorder:
         self._start(self._now_ms())
 
     def evaluation(self, *, epoch: float, quality: float) -> bool:
-        """Log an evaluation, in the unit of the benchmark; whether the target is reached by now.
+        """Log an evaluation, in the unit of the benchmark. Whether the target is reached by now.
 
         `epoch` counts passes over the training data that were finished before it. Raises
         ValueError for a quality that the metric cannot have, and for an epoch below 0.

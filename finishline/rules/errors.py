@@ -10,7 +10,7 @@ class RuleError(ValueError):
 
     Carries the place (`file`, 1-based `line`, dotted `field`) and the `expected` value, each None
     where it does not apply, so that a terminal, a page and an API answer can all show the same.
-    `code` is a word for programs, for example "bad_json"; None if no program needs one.
+    `code` is a word for programs, for example "bad_json". None if no program needs one.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class LogFormatError(RuleError):
 
 
 class SubmissionError(RuleError):
-    """A submission or a package breaks several rules; `problems` has one error for each."""
+    """A submission or a package breaks several rules. `problems` has one error for each."""
 
     def __init__(self, problems: "list[RuleError]") -> None:
         first, *others = problems

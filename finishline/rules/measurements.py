@@ -21,7 +21,7 @@ QUIET_CPU_SHARE = 0.8
 class RunTelemetry:
     """Sensor readings over one run.
 
-    `energy_joules` counts over the phases that are on the benchmark's clock and no others;
+    `energy_joules` counts over the phases that are on the benchmark's clock and no others.
     `energy_source` says which counter it is: "nvml" that of the accelerators,
     "powercap" that of the processor packages. `samples_per_joule` has the samples trained on up to
     the last evaluation. Power, clock, temperature and utilisation are those of the accelerators
@@ -114,7 +114,7 @@ class WorkerProbe:
 
 @dataclass(frozen=True)
 class ProbeAnswer:
-    """The server's answer to a canary. `drifted` takes the worker out; `message` says why."""
+    """The server's answer to a canary. `drifted` takes the worker out. `message` says why."""
 
     drifted: bool = False
     baseline_gflops: float | None = None

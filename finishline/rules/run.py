@@ -45,7 +45,7 @@ class Ledger:
 class Evaluation:
     """One quality measurement in a run.
 
-    `seconds` counts on the clock of the run it belongs to; `quality` is in the unit of the
+    `seconds` counts on the clock of the run it belongs to. `quality` is in the unit of the
     benchmark's metric and never rescaled; `ledger` is the ledger at this moment, None where the log
     does not tell; `line` is the 1-based line of the log it was read from. `others` has the
     qualities in further metrics of the same moment, by their names in the log.
@@ -67,7 +67,7 @@ class Run:
     `clock` names the clock that `Evaluation.seconds` and `stop_seconds` count on. `status` is the
     log's own word ("success", "aborted" ...), None where the format has none. `stop_seconds` is
     when the run stopped, None where the format does not tell. `preparation_seconds` are the seconds
-    before its start, None where the log does not tell when preparing began; an MLPerf log may tell
+    before its start, None where the log does not tell when preparing began. An MLPerf log may tell
     it and no ledger, which takes the times of its evaluations too. `seeds` are those of all ranks.
     `processor_share` is the share of its processor that the training had, from 0 to 1, where the
     log tells it. `start_ms` is the time of run_start in milliseconds since 1970, on line
@@ -112,7 +112,7 @@ class Clock:
         and warm-up, of which the first 30 minutes (closed) or 4 hours (open) are free and the
         excess counts. speedrun: as mlperf without any preparation, and the clock pauses at
         evaluations.
-        Source: dawn-bench-entries README; MLPerf training_rules.adoc, "Training"; modded-nanogpt.
+        Source: dawn-bench-entries README. MLPerf training_rules.adoc, "Training". Modded-nanogpt.
         """
         prepare = ledger.init + ledger.compile + ledger.warmup
         work = ledger.data + ledger.train
@@ -131,7 +131,7 @@ PHASES = tuple(field.name for field in fields(Ledger))
 
 
 def curve_row(evaluation: Evaluation) -> list[Any]:
-    """Epoch, seconds, quality, samples; the phases that took seconds; the other metrics.
+    """Epoch, seconds, quality, samples. The phases that took seconds. The other metrics.
 
     The last two are there if the log tells them: absent fields at the end are left out.
     """
@@ -145,7 +145,7 @@ def curve_row(evaluation: Evaluation) -> list[Any]:
 
 
 def ledger_of(row: CurveRow) -> Ledger | None:
-    """The ledger at an evaluation, None where the log does not tell; a row may end before it."""
+    """The ledger at an evaluation, None where the log does not tell. A row may end before it."""
     return Ledger(**row[LEDGER]) if len(row) > LEDGER and row[LEDGER] is not None else None
 
 

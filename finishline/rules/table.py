@@ -79,7 +79,7 @@ EACH_ONCE = Checked(_each_once)
 
 
 def fault_in_text(text: str) -> str | None:
-    """The fault in the characters of a stranger's text; None if it may be shown."""
+    """The fault in the characters of a stranger's text. None if it may be shown."""
     if MISLEADING.search(text):
         return "control characters in a text"
     marks = 0

@@ -12,7 +12,7 @@ from finishline.rules.errors import RuleError
 
 
 def count_text(number: int, noun: str, plural: str | None = None) -> str:
-    """Count with its noun: 1 run, 1,688 runs; `plural` where it takes more than an s."""
+    """Count with its noun: 1 run, 1,688 runs. `plural` where it takes more than an s."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
@@ -58,7 +58,7 @@ def near_miss(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The question to put behind an unknown name, with a space before it; empty without a guess."""
+    """The question to put behind an unknown name, with a space before it. Empty without a guess."""
     meant = near_miss(name, known)
     return "" if meant is None else f" (did you mean {meant!r}?)"
 
@@ -183,7 +183,7 @@ SMALLEST_PLAIN, LARGEST_PLAIN = 1e-15, 1e15
 
 
 def significant(value: float, digits: int) -> str:
-    """A plain decimal with so many significant digits; in scientific notation if nobody measures
+    """A plain decimal with so many significant digits. In scientific notation if nobody measures
     a figure as large or as small.
     """
     if value == 0:

@@ -47,7 +47,7 @@ class Bucket:
         self._has_refused = False
 
     def put_all(self, files: Collection[Staged]) -> None:
-        """Write files under their hashes; when it returns the bucket has acknowledged them all.
+        """Write files under their hashes. When it returns the bucket has acknowledged them all.
 
         Raises UnavailableError if the bucket does not take them.
         """
@@ -78,7 +78,7 @@ class Bucket:
         """Raise UnavailableError unless the bucket answers and may be used.
 
         One without room, or without the right to write, answers all the same. Since it refused an
-        object it is given one each time, of no bytes, until it takes it; before, that would only
+        object it is given one each time, of no bytes, until it takes it. Before, that would only
         cost.
         """
         self._ask("head_bucket")
@@ -188,7 +188,7 @@ class ArtifactStore:
             self._sync(each.path for each in staged)
 
     def keep(self, settled: Collection[Staged]) -> None:
-        """Move settled files to their final places for good; the same content is kept once."""
+        """Move settled files to their final places for good. The same content is kept once."""
         if not settled:
             return
         if self.bucket is not None:
@@ -241,7 +241,7 @@ def make_store(settings: Settings) -> ArtifactStore:
 
 
 def pieces(source: IO[bytes]) -> Iterator[bytes]:
-    """The content of an open file, piece by piece; it is closed at the end."""
+    """The content of an open file, piece by piece. It is closed at the end."""
     with closing(source):
         while piece := source.read(CHUNK_BYTES):
             yield piece

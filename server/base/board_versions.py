@@ -22,7 +22,7 @@ _Value = TypeVar("_Value")
 Versions = dict[str, int]
 # A board that has changed this often since it was read may as well be read whole.
 MOST_CHANGES = 200
-# Values without a weight weigh this much; rows, boards and curves say theirs.
+# Values without a weight weigh this much. Rows, boards and curves say theirs.
 USUAL_KIB = 64
 MOST_KIB = 300 * 1024
 VERSIONS = "SELECT benchmark_id, version FROM boards"
@@ -41,7 +41,7 @@ def raise_board_version(
     """Mark a benchmark's boards as changed, in the transaction that changes them.
 
     `submission_id` names the only submission that changed, with its runs and its published
-    verdict; readers then read that one again and no other.
+    verdict. Readers then read that one again and no other.
     """
     raising = _RAISING[session.get_bind().dialect.name]
     first = {"benchmark_id": benchmark_id, "version": 1}
@@ -63,12 +63,12 @@ def board_version(session: Session, benchmark_id: str) -> int:
 
 
 def board_versions(session: Session) -> dict[str, int]:
-    """The version of every benchmark's boards; one without a submission is left out."""
+    """The version of every benchmark's boards. One without a submission is left out."""
     return {row.benchmark_id: row.version for row in session.execute(select(Board.__table__))}
 
 
 def _note_change(session: Session, benchmark_id: str, version: int, submission_id: str) -> None:
-    """Store which submission a version changed; once in a while the oldest are deleted."""
+    """Store which submission a version changed. Once in a while the oldest are deleted."""
     values = {"benchmark_id": benchmark_id, "version": version, "submission_id": submission_id}
     session.connection().execute(_NOTE, values)
     if version % MOST_CHANGES == 0:
@@ -112,13 +112,13 @@ class VersionReader:
         self._sqlite: Any = None
 
     async def read(self) -> Versions | None:
-        """The versions as they are after this moment; None while the database is away."""
+        """The versions as they are after this moment. None while the database is away."""
         if self._database.is_sqlite:
             return self.read_now()
         return await run_in_threadpool(self.read_now)
 
     def read_now(self) -> Versions | None:
-        """The versions; None while the database is away."""
+        """The versions. None while the database is away."""
         try:
             if not self._database.is_sqlite:
                 with self._database.engine.connect() as connection:
@@ -140,8 +140,8 @@ class VersionReader:
 class BoardValues:
     """Values derived from the submissions of one benchmark, by benchmark and name.
 
-    Each is the latest, with the version of the board that it was made for. It may have a `weight`;
-    together they weigh at most `most`, and the longest unused go. Of one key one thread makes a
+    Each is the latest, with the version of the board that it was made for. It may have a `weight`.
+    Together they weigh at most `most`, and the longest unused go. Of one key one thread makes a
     value while the others wait for it. For sessions that only read: a writing one may see changes
     that are rolled back, and their version be given to other changes.
     """
@@ -200,7 +200,7 @@ def cached_for_board(
 
     For values derived from the submissions of one benchmark, their runs and their published
     verifications alone, as anybody sees them. `version` saves the statement that asks for it. The
-    session must be one that only reads; the value is shared, so nobody may change it.
+    session must be one that only reads. The value is shared, so nobody may change it.
     """
     if version is None:
         version = board_version(session, benchmark_id)

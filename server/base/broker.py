@@ -27,7 +27,7 @@ COMMANDS = (
     *("brpop", "rpop", "lpush", "rpush", "llen", "exists", "del", "expire", "pexpire"),
     *("sadd", "srem", "smembers", "hset", "hget", "hdel", "zadd", "zrem", "zrange"),
     *("get", "set", "watch", "unwatch", "multi", "exec", "discard"),
-    *("evalsha", "script|load"),  # How a lock is let go; a script may do no more than its caller.
+    *("evalsha", "script|load"),  # How a lock is let go. A script may do no more than its caller.
 )
 
 
@@ -56,7 +56,7 @@ def broker_url_of(server_url: str, worker: str, password: str) -> str:
 
 
 class Broker:
-    """Wakes workers through the broker at an address; several threads may share it."""
+    """Wakes workers through the broker at an address. Several threads may share it."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -64,7 +64,7 @@ class Broker:
         self._made: Celery | None = None
 
     def ask(self) -> None:
-        """Check that the broker answers and accepts messages; raise its driver's error if not.
+        """Check that the broker answers and accepts messages. Raise its driver's error if not.
 
         One that is full, or a replica that only reads, answers a PING all the same.
         """
@@ -74,7 +74,7 @@ class Broker:
             connection.default_channel.client.set(ASKED_KEY, 1, ex=ASKED_KEPT_SECONDS)
 
     def make_account(self, worker: str) -> str:
-        """Make a worker's own account anew; the broker's address for that worker.
+        """Make a worker's own account anew. The broker's address for that worker.
 
         It is kept beyond the broker's next start where that has a file of accounts. Raises the
         errors of the broker's driver.

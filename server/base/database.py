@@ -32,7 +32,7 @@ OUTAGES = (DBAPIError, PoolTimeoutError)
 CONNECT_SECONDS = 5
 DISK_FULL = "53100"  # As PostgreSQL names it.
 # A connection of SQLite keeps statements, of some 40 kB, and pages of the database. With 128 and
-# 2 MiB of them, as by default, fourteen connections can grow by 90 MiB over minutes of load; and
+# 2 MiB of them, as by default, fourteen connections can grow by 90 MiB over minutes of load. And
 # the machine has the pages in memory anyway.
 KEPT_STATEMENTS = 48
 KEPT_PAGES_KIB = 512
@@ -67,7 +67,7 @@ class RoomState:
         self._lock = RLock()
 
     def put(self, value: Kind) -> Kind:
-        """Keep an object under its type; an earlier one of that type is replaced."""
+        """Keep an object under its type. An earlier one of that type is replaced."""
         self._by_kind[type(value)] = value
         return value
 
@@ -104,7 +104,7 @@ class Database:
             Path(self.url.database).parent.mkdir(parents=True, exist_ok=True)
         # Whether PostgreSQL has refused a write for want of room, until somebody finds room again.
         self.was_full = False
-        # Objects of the rooms that belong to this database; every session finds them.
+        # Objects of the rooms that belong to this database. Every session finds them.
         self.state = RoomState()
         self._served: int | None = None
         self.engine = self._make_engine()
@@ -268,12 +268,12 @@ def after_commit(session: Session, call: Callable[[], None]) -> None:
 
 
 def before_commit(session: Session, call: Callable[[], None]) -> None:
-    """Register a call for the end of a writing session's transaction; its writes are part of it."""
+    """Register a call for the end of a writing session's transaction. Its writes are part of it."""
     session.info.setdefault(BEFORE_COMMIT, []).append(call)
 
 
 def wait_to_write(session: Session) -> None:
-    """Wait until no other transaction has called this; SQLite has one writer anyway.
+    """Wait until no other transaction has called this. SQLite has one writer anyway.
 
     A process that freezes in its transaction loses it, so that others need not wait for ever.
     """

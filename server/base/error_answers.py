@@ -132,7 +132,7 @@ BODY_ERRORS = {
 
 
 def message_of(item: Mapping[str, Any]) -> str:
-    """The words of a validation error; a pattern is told as the text that it asks for."""
+    """The words of a validation error. A pattern is told as the text that it asks for."""
     expected = PATTERNS.get(item.get("ctx", {}).get("pattern", "")) or EXPECTED.get(item["type"])
     if item["type"] == "missing" and item["loc"] == ("body",):
         expected = AN_OBJECT
@@ -257,7 +257,7 @@ def _moved_to(path: str) -> str | None:
 
 
 def _sentence(error: HTTPException, request: Request, headers: Mapping[str, str] | None) -> str:
-    """The framework's own errors as sentences; those of others as they are."""
+    """The framework's own errors as sentences. Those of others as they are."""
     if error.detail != HTTPStatus(error.status_code).phrase:
         return BODY_ERRORS.get(error.detail, str(error.detail))
     if error.status_code == HTTPStatus.NOT_FOUND:

@@ -134,7 +134,7 @@ class ContentError(ServerError):
 
 
 class UsedUpError(ServerError):
-    """A quota is used up; there is room again after so many seconds, if that is known."""
+    """A quota is used up. There is room again after so many seconds, if that is known."""
 
     status = 429
     title = "Quota used up"
@@ -146,7 +146,7 @@ class UsedUpError(ServerError):
 
 
 class UnavailableError(ServerError):
-    """Something the server stands on does not answer; the same request may succeed later.
+    """Something the server stands on does not answer. The same request may succeed later.
 
     The cause may name hosts: it is for logs and administrators, not for the caller.
     """

@@ -1,6 +1,6 @@
 """Events between rooms: a lower room emits, rooms above it react in the same transaction.
 
-A listener is called at once, in the order in which `reactions` lists them; an error in it ends the
+A listener is called at once, in the order in which `reactions` lists them. An error in it ends the
 transaction that emitted. A loop of this process is woken once something is committed that it may
 act on. Other processes hear nothing of it: theirs look by themselves every interval.
 """
@@ -35,7 +35,7 @@ class SubmissionAccepted:
 class VerificationWanted:
     """A benchmark wants a submission verified by policy.
 
-    `reserved` seconds of accelerators are charged to who submitted it; None of an organiser.
+    `reserved` seconds of accelerators are charged to who submitted it. None of an organiser.
     """
 
     submission: Submission
@@ -45,7 +45,7 @@ class VerificationWanted:
 
 @dataclass(frozen=True)
 class SubmissionWithdrawn:
-    """A submission was withdrawn; its `verifications` that end with it are locked."""
+    """A submission was withdrawn. Its `verifications` that end with it are locked."""
 
     submission: Submission
     verifications: Sequence[str]
@@ -138,5 +138,5 @@ class NoticeWakeup(Event):
 
 
 def wake_after_commit(session: Session, wakeup: type[Event]) -> None:
-    """Set a loop's event once this transaction is committed; never if it is rolled back."""
+    """Set a loop's event once this transaction is committed. Never if it is rolled back."""
     after_commit(session, state_of(session, wakeup).set)

@@ -40,7 +40,7 @@ class Pause:
 
 
 def read_pause(session: Session) -> Pause | None:
-    """Read the pause of everything; None without one."""
+    """Read the pause of everything. None without one."""
     row = session.get(PauseRow, EVERYTHING)
     return None if row is None else Pause(row.paused_by, row.paused_at, row.paused_because)
 
@@ -110,7 +110,7 @@ class Fleet:
         return by_server or (owner is not None and owner.role in OWNERS_IN_CHARGE)
 
     def why_none(self, wanted: str | None = None) -> str | None:
-        """Reason why no worker is given an attempt of a class, and the remedy; None if one is."""
+        """Reason why no worker is given an attempt of a class, and the remedy. None if one is."""
         if self.pause:
             return f"Nothing starts: {self.pause.sentence}."
         if not self.alive:
@@ -234,7 +234,7 @@ def misfit_of_claim(session: Session, system: Mapping[str, Any]) -> Misfit | Non
 
 
 def roof_misfit(session: Session, worker: WorkerRow, gflops: float) -> str | None:
-    """Say how a canary is off its class's roof; None within a tenth of it, or without a roof.
+    """Say how a canary is off its class's roof. None within a tenth of it, or without a roof.
 
     The first canary of a confirmed worker is the roof of a class that has none.
     """

@@ -144,7 +144,7 @@ def read_files(
 
 
 def read_text(form: FormData, name: str, *, expected: str) -> str | None:
-    """Read a text of a form; None where it is absent or empty. Raises ContentError for a file."""
+    """Read a text of a form. None where it is absent or empty. Raises ContentError for a file."""
     value = form.get(name) or None
     if value is not None and not isinstance(value, str):
         raise refuse_part("a file", name, expected)

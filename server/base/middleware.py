@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.base.places import VERSION
 
-# A page may load from, and send to, this server alone; nothing inline.
+# A page may load from, and send to, this server alone. Nothing inline.
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -164,7 +164,7 @@ class JsonTwins:
         await self._app(twin if wants_json else scope, receive, varied)
 
     def _twin(self, scope: Scope) -> Scope | None:
-        """The request of the same thing to the API; None where the API has no such address."""
+        """The request of the same thing to the API. None where the API has no such address."""
         path = scope["path"].removesuffix(".json")
         if (board := BOARD.fullmatch(path)) is not None:
             path = f"/leaderboards/{board[1]}"
@@ -189,7 +189,7 @@ def takes_gzip(encodings: bytes) -> bool:
 
 
 def is_known(tags: bytes, etag: str) -> bool:
-    """Whether an If-None-Match header matches a response's tag; `*` matches every tag.
+    """Whether an If-None-Match header matches a response's tag. `*` matches every tag.
 
     Tags are compared weakly. Source: RFC 9110, section 13.1.2.
     """

@@ -28,7 +28,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A moment in UTC; always timezone-aware in Python, whatever the database keeps."""
+    """A moment in UTC. Always timezone-aware in Python, whatever the database keeps."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -86,7 +86,7 @@ class User(Base):
     a user with a `disabled_at` are refused. Packages of one who is known to an organiser, since
     `known_at`, go to workers without a memory cgroup too. Readers see the `display_name` in
     place of the name, where there is one. `quota` has the limits that an organiser set in place of
-    the settings' ones, by measure; None in it is no limit. `issuer` and `subject` name the user at
+    the settings' ones, by measure. None in it is no limit. `issuer` and `subject` name the user at
     an OpenID provider. A browser's cookie repeats the `session_number`: another one ends them all.
     """
 
@@ -115,7 +115,7 @@ class User(Base):
 
 
 class Token(Base):
-    """An API token; only its SHA-256 is kept.
+    """An API token. Only its SHA-256 is kept.
 
     `last_used_at` is right to about a minute. This token ends with the one that the request which
     made it was sent with, `made_with`.
@@ -146,7 +146,7 @@ class Token(Base):
 
 
 class Invitation(Base):
-    """A link by which people join; only the SHA-256 of its code is kept.
+    """A link by which people join. Only the SHA-256 of its code is kept.
 
     It makes `uses_allowed` users of `role`, with an address at `mail_domain` and in the
     organisation where these are set. `name` is proposed to a single person. Users of a `known` link
@@ -184,9 +184,9 @@ class Invitation(Base):
 
 
 class AuditRecord(Base):
-    """Record of a change, its user and reason; a trigger refuses to change or delete it.
+    """Record of a change, its user and reason. A trigger refuses to change or delete it.
 
-    Each hash covers the one before. `actor` keeps the name; `actor_id` is None for the server's
+    Each hash covers the one before. `actor` keeps the name. `actor_id` is None for the server's
     own administration.
     """
 
@@ -210,7 +210,7 @@ class BenchmarkDefinition(Base):
     """The text of a definition that is or was in force for its benchmark.
 
     Of the rows of a benchmark with an `in_force_at` the latest is in force. `added_by` is the
-    organiser who added the definition; None for one of the server's folder or of an archive. Files
+    organiser who added the definition. None for one of the server's folder or of an archive. Files
     that an added definition pins are in the artifact store, by their hashes.
     """
 
@@ -226,7 +226,7 @@ class BenchmarkDefinition(Base):
 
 
 class BenchmarkPhases(Base):
-    """The dates of a benchmark as somebody set them; the latest row holds, none is ever changed."""
+    """The dates of a benchmark as somebody set them. The latest row holds, none is ever changed."""
 
     __tablename__ = "benchmark_phases"
 
@@ -253,7 +253,7 @@ class Board(Base):
 
 
 class BoardChange(Base):
-    """Submission that a version of a board changed; kept for the latest versions alone."""
+    """Submission that a version of a board changed. Kept for the latest versions alone."""
 
     __tablename__ = "board_changes"
 
@@ -263,7 +263,7 @@ class BoardChange(Base):
 
 
 class PriceRow(Base):
-    """An entry of the price book; a trigger refuses to change or delete it.
+    """An entry of the price book. A trigger refuses to change or delete it.
 
     A correction is a later entry, or one that `supersedes` the wrong one.
     """
@@ -302,7 +302,7 @@ class Submission(Base):
     the target in the replay that its status rests on, on its own hardware class.
 
     `evidence` and `check_word` say which time of it ranks and how far its claim was checked
-    (rules.ranking); the measured runs of its configuration are in `pool_id`.
+    (rules.ranking). The measured runs of its configuration are in `pool_id`.
     `configuration_sha256` is the key of its training. One with that of an earlier live
     one is `duplicate_of` it: it is not trained and has no rank.
 
@@ -312,12 +312,12 @@ class Submission(Base):
     make its time, `model` and `framework` are the reference's. Its submitter's words are in
     `claimed_model` and `claimed_framework`.
 
-    One that was published elsewhere has a row in `published`, and `evidence` says so too; it is
+    One that was published elsewhere has a row in `published`, and `evidence` says so too. It is
     kept with whatever rules it breaks.
 
     One that is `embargoed` is its owner's, their organisation's and the organisers' to see. One
     with a `withdrawn_at` stays where it is and ranks nowhere (server.base.visibility has
-    both rules); `withdrawn_by` is a name. One with a `retirement` (`at`, `by`, `reason`) holds no
+    both rules). `withdrawn_by` is a name. One with a `retirement` (`at`, `by`, `reason`) holds no
     first place: it can't be trained any more. `waivers` are the rules that organisers waived for
     it, each with `rule`, `reason`, `by` and `at`; `eligible` leaves those out.
     """
@@ -395,12 +395,12 @@ class Submission(Base):
 
     @property
     def trained_package(self) -> "TrainingPackage | None":
-        """The package that was handed in; None of a claim, for which no statement asks for one."""
+        """The package that was handed in. None of a claim, for which no statement asks for one."""
         return self.package if self.trained_with == "package" else None
 
     @property
     def display_name(self) -> str | None:
-        """The display name of the submitter; an organisation has none."""
+        """The display name of the submitter. An organisation has none."""
         is_published = self.published is not None and self.published.organisation is not None
         return None if is_published else self.user.display_name
 
@@ -484,7 +484,7 @@ class TrainingPackage(Base):
 
     `files` maps names to texts. It is its owner's and the organisers' until `published_at`, the
     moment of its first verdict. A package is handed in
-    once for a hardware class; `environment_sha256` is that of the workers which train it.
+    once for a hardware class. `environment_sha256` is that of the workers which train it.
     `program_sha256` is that of its program. `determinism` is "shown" or "struck" by repeated runs,
     None if it was not checked.
     """
@@ -627,7 +627,7 @@ class Calibration(Base):
     """A measurement of the reference: so many `runs` at each batch size, to their last epoch.
 
     `precision` is None for the reference's own. `version` counts per benchmark. From `adopted_at`
-    on, verifications planned for this definition in this precision are judged by its runs; then
+    on, verifications planned for this definition in this precision are judged by its runs. Then
     nothing of it changes any more.
     """
 
@@ -687,7 +687,7 @@ class Evidence(Base):
 
 
 class SigningKey(Base):
-    """A public key that proofs were signed with (hex); none is ever removed."""
+    """A public key that proofs were signed with (hex). None is ever removed."""
 
     __tablename__ = "signing_keys"
 
@@ -700,13 +700,13 @@ class Attempt(Base):
     """One try at a verification on one worker. `fence` counts its claims.
 
     `accelerators` are those of the worker when it claimed. `clock_slack_seconds` is how far from
-    the server's clock its report could be; None before one was right.
+    the server's clock its report could be. None before one was right.
     `run_started_at` is when the run under way was announced, `last_evaluation` the latest event of
     one, `log_tail` the end of a failed run's output, or the last output heard of a lost attempt.
 
-    It waits for `hardware_class`, None for any; for its place there see
+    It waits for `hardware_class`, None for any. For its place there see
     `server.verifications.queue`.
-    `sent_to` is the worker that was drawn for it, which alone may lease it; None before that. An
+    `sent_to` is the worker that was drawn for it, which alone may lease it. None before that. An
     attempt that `is_apart` goes to workers of certain owners, before all others.
     """
 
@@ -856,7 +856,7 @@ class WorkerRow(Base):
 class HardwareClassRow(Base):
     """A class of machines with comparable times.
 
-    `roof` is the canary's throughput in GFLOP/s, None until it was measured; a worker of the class
+    `roof` is the canary's throughput in GFLOP/s, None until it was measured. A worker of the class
     must come within a tenth of it. `origin` says where the entry came from.
     """
 
@@ -873,7 +873,7 @@ class HardwareClassRow(Base):
 
 
 class WorkerProbeRow(Base):
-    """A worker's measurements of itself at one moment; `gflops` is its canary, if it has one.
+    """A worker's measurements of itself at one moment. `gflops` is its canary, if it has one.
 
     Canaries are compared within a `configuration`; `baseline_gflops` is the baseline of this one
     and `ratio` its multiple of that. `figures` has the roofs, `host` the surroundings.

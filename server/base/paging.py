@@ -16,13 +16,13 @@ CURSOR_PATTERN = r"^[0-9]{1,17}\.[a-z0-9]{1,20}$"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 CHUNK = 500
-# Of rows that no index can choose; a page that reads on says so.
+# Of rows that no index can choose. A page that reads on says so.
 MOST_LOOKED_AT = 5_000
 
 
 @dataclass(frozen=True)
 class Page:
-    """Rows, newest first, and the cursor of the page after them; None at the end."""
+    """Rows, newest first, and the cursor of the page after them. None at the end."""
 
     rows: list[Row[Any]]
     next_cursor: str | None
@@ -53,7 +53,7 @@ def read_page(
 ) -> Page:
     """A page of a statement with an indexed column `moment` and an id `key`.
 
-    `keep` chooses among its rows where a column cannot; the rows have `moment` and `key` too.
+    `keep` chooses among its rows where a column cannot. The rows have `moment` and `key` too.
     """
     statement = query.order_by(moment.desc(), key.desc())
     found: list[Row[Any]] = []

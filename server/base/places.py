@@ -17,6 +17,6 @@ VERSION = version("finishline-server")  # Read from the files of the installatio
 
 @lru_cache
 def code_version(commit: str | None) -> CodePart:
-    """The version of this process; its commit where the settings name none."""
+    """The version of this process. Its commit where the settings name none."""
     is_checkout = (SOURCE / ".git").is_dir()
     return CodePart(version=VERSION, commit=commit or (commit_of(SOURCE) if is_checkout else None))

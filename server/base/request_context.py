@@ -41,7 +41,7 @@ class SignedIn:
 
 @dataclass
 class RequestContext:
-    """Facts noted about a request on the way; shared by all threads that serve it.
+    """Facts noted about a request on the way. Shared by all threads that serve it.
 
     Ids in the address are read from the scope, because the router fills it in later.
     """
@@ -85,12 +85,12 @@ class InContext:
 
 
 def current() -> RequestContext:
-    """The request under way; outside of one, a context that nobody reads."""
+    """The request under way. Outside of one, a context that nobody reads."""
     return CURRENT.get() or RequestContext({})
 
 
 def note(**ids: str | int) -> None:
-    """Add ids to every later log line of the request under way; outside of one nothing happens."""
+    """Add ids to every later log line of the request under way. Outside of one nothing happens."""
     current().noted.update(ids)
 
 
@@ -180,7 +180,7 @@ class TextFormatter(logging.Formatter):
     """`time level logger message [request_id=… seconds=…]`, one line but for a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One record as text; a line break in a message is escaped, so that none is forged."""
+        """One record as text. A line break in a message is escaped, so that none is forged."""
         fields = " ".join(f"{name}={value}" for name, value in _fields(record, IDS + FIGURES))
         line = (
             f"{_moment(record)} {record.levelname} {record.name} {_one_line(record.getMessage())}"
@@ -193,7 +193,7 @@ class JsonFormatter(logging.Formatter):
     """One JSON object a line: time, level, logger, message, and the fields that are known."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One record as JSON; a traceback is in `exception`."""
+        """One record as JSON. A traceback is in `exception`."""
         line: dict[str, Any] = {
             "time": _moment(record),
             "level": record.levelname.lower(),
@@ -218,7 +218,7 @@ def configure_logging(settings: Settings) -> None:
     """Send every line of this process to stderr in the format and from the level of the settings.
 
     Other packages say nothing below "info": some write down what they send, credentials included.
-    uvicorn's lines come in the same format; its access lines, which hold whole addresses, are
+    uvicorn's lines come in the same format. Its access lines, which hold whole addresses, are
     replaced by ours, and so is its second traceback of an error that was told.
     """
     handler = logging.StreamHandler()
@@ -241,7 +241,7 @@ def configure_logging(settings: Settings) -> None:
 
 
 def _fields(record: logging.LogRecord, names: tuple[str, ...]) -> list[tuple[str, Any]]:
-    """Fields of the request; those of the line itself come first."""
+    """Fields of the request. Those of the line itself come first."""
     context = CURRENT.get()
     known = {} if context is None else context.fields()
     own = vars(record)

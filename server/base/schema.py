@@ -109,7 +109,7 @@ def alembic_config(database: Database) -> "Config":
 
 
 def migrate(database: Database) -> None:
-    """Make the tables of an empty database, in one transaction; leave this code's own as it is.
+    """Make the tables of an empty database, in one transaction. Leave this code's own as it is.
 
     Raises RuntimeError, having changed nothing, if another commit made its tables.
     """

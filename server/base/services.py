@@ -16,7 +16,7 @@ Kind = TypeVar("Kind")
 
 
 class OfferedBenchmarks(UserDict[str, Benchmark]):
-    """Benchmarks in the order of their ids; others may be offered during an iteration.
+    """Benchmarks in the order of their ids. Others may be offered during an iteration.
 
     `redefined` has those whose definition changed and whose boards are not yet marked as changed.
     """
@@ -41,7 +41,7 @@ def _by_id(benchmarks: Iterable[Benchmark]) -> dict[str, Benchmark]:
 
 @dataclass(frozen=True)
 class Services:
-    """Process-wide objects of an application or a command; a room's own are found by their type.
+    """Process-wide objects of an application or a command. A room's own are found by their type.
 
     Code that has only a session finds them by `state_of(session, Services)`.
     """

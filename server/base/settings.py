@@ -111,18 +111,18 @@ class Settings(BaseSettings):
     database_password: SecretStr | None = None
     broker_password: SecretStr | None = None
     artifacts_dir: Path = Path("var/artifacts")
-    # A bucket for kept logs, such as s3://results/logs; artifacts_dir is then a waiting room.
+    # A bucket for kept logs, such as s3://results/logs. Artifacts_dir is then a waiting room.
     artifacts_url: str | None = Field(default=None, pattern="^s3://[^/]+")
     s3_endpoint_url: str | None = None
     benchmarks_dir: Path = places.BENCHMARKS
     docs_dir: Path = places.DOCS
-    # In the links of feeds; the address of each request if it is not set.
+    # In the links of feeds. The address of each request if it is not set.
     public_url: str | None = None
     # In /.well-known/security.txt: an address for reports of weaknesses.
     security_contact: str | None = Field(default=None, pattern=r"^(mailto:|https://|tel:)\S+$")
     # On /install: where the source of this server is.
     source_url: str | None = Field(default=None, pattern=r"^https?://\S+$")
-    # The private key that proofs are signed with; beside the artifacts if it is not named.
+    # The private key that proofs are signed with. Beside the artifacts if it is not named.
     signing_key: Path | None = None
     # Where nightly exports and backups lie: /metrics says when the last of each ended well.
     exports_dir: Path | None = None
@@ -140,7 +140,7 @@ class Settings(BaseSettings):
     max_json_bytes: int = Field(default=16 * MIB, gt=0)
     max_log_files: int = Field(default=100, gt=0)
 
-    # Rate limits: for each account, or else for each address; those of workers for each token.
+    # Rate limits: for each account, or else for each address. Those of workers for each token.
     rate_limits: bool = True
     rate_reads: Rate = "2400/minute"
     rate_writes: Rate = "300/minute"
@@ -152,29 +152,29 @@ class Settings(BaseSettings):
     max_upload_bytes_in_flight: int = Field(default=2048 * MIB, gt=0)
     max_event_streams: int = Field(default=500, gt=0)
     max_event_streams_each: int = Field(default=20, gt=0)
-    # Quotas of each user; an organiser can set others for a user.
+    # Quotas of each user. An organiser can set others for a user.
     quota_submissions_per_day: Allowance = 200
     quota_gpu_seconds_per_month: Allowance = 360_000
 
     dispatch_interval_seconds: float = Field(default=0.5, gt=0)
     worker_alive_seconds: float = Field(default=20.0, gt=0)
-    # How far a report's seconds may be from those the server saw pass; more for a busy machine.
+    # How far a report's seconds may be from those the server saw pass. More for a busy machine.
     clock_slack_seconds: float = Field(default=CLOCK_SLACK_SECONDS, ge=0)
     # How long a process that was told to stop says so before it does: the time a proxy needs.
     drain_seconds: float = Field(default=0.0, ge=0)
 
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    # Bearer token that a reader of /metrics sends; without one anybody may read them.
+    # Bearer token that a reader of /metrics sends. Without one anybody may read them.
     metrics_token: SecretStr | None = Field(default=None, min_length=16)
 
     # Whether webhooks may lead to http and to addresses of an internal network.
     webhook_private_addresses: bool = False
-    # smtp://, starttls:// or smtps://user:password@host:port; without it no mail is sent.
+    # smtp://, starttls:// or smtps://user:password@host:port. Without it no mail is sent.
     smtp_url: SecretStr | None = None
     mail_from: str | None = Field(default=None, pattern=r"^[^\r\n@]*[^\r\n@\s<]@[^\r\n@\s]+$")
 
-    # Sign-in with an OpenID provider; https://github.com stands for GitHub's OAuth.
+    # Sign-in with an OpenID provider. Https://github.com stands for GitHub's OAuth.
     oidc_issuer: str | None = None
     oidc_client_id: str | None = None
     oidc_client_secret: SecretStr | None = None
@@ -240,7 +240,7 @@ class Settings(BaseSettings):
 
     @property
     def signing_key_path(self) -> Path:
-        """Path of the private key; its file is made when something is first signed."""
+        """Path of the private key. Its file is made when something is first signed."""
         return self.signing_key or self.artifacts_dir.parent / "signing-key.pem"
 
 

@@ -1,6 +1,6 @@
 """The server's Ed25519 key: made where it is first needed, read again for each signature.
 
-Replacing the file rotates the key, without a restart; the public keys of earlier ones stay listed.
+Replacing the file rotates the key, without a restart. The public keys of earlier ones stay listed.
 """
 
 import hmac
@@ -31,7 +31,7 @@ class Signer:
     public_key: str
 
     def sign(self, content: bytes) -> bytes:
-        """The signature of some bytes; the same bytes always have the same one."""
+        """The signature of some bytes. The same bytes always have the same one."""
         return self.key.sign(content)
 
     def derive(self, purpose: str) -> str:
@@ -42,7 +42,7 @@ class Signer:
 def load_signer(path: Path) -> Signer:
     """The signer whose private key is in a file, made with mode 0600 if it is not there.
 
-    Raises ServerError if the file is there and holds no Ed25519 key; its content is kept.
+    Raises ServerError if the file is there and holds no Ed25519 key. Its content is kept.
     """
     if not path.exists():
         _make_key(path)

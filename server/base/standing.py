@@ -38,7 +38,7 @@ def purpose_of(verification: Verification) -> Purpose:
 
 
 def report_of(verification: Verification) -> ReplayReport | None:
-    """Report of a job; None without one."""
+    """Report of a job. None without one."""
     stored = verification.report
     return None if stored is None else REPORT.validate_python(stored)
 
@@ -85,7 +85,7 @@ def is_pending(verification: Verification, submission: Submission | None) -> boo
 
 
 def decision_word(verification: Verification, submission: Submission | None) -> DecisionWord | None:
-    """publish, keep or pending; None for a verification without a verdict."""
+    """publish, keep or pending. None for a verification without a verdict."""
     if verification.decision is not None:
         return verification.decision
     return "pending" if is_pending(verification, submission) else None
@@ -274,7 +274,7 @@ class Expected:
 
 
 class Estimator:
-    """Estimates verifications of a kind; reads the past of each benchmark once.
+    """Estimates verifications of a kind. Reads the past of each benchmark once.
 
     `wishes` are those of the request that change the number of runs.
     """

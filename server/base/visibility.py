@@ -2,7 +2,7 @@
 
 A reading session shows its viewer nothing else, whatever is asked of it: each of its statements
 gets the conditions below. So a query can forget to rank or to mark, never to hide. Sessions that
-write see everything; so a request that is answered from one has been checked.
+write see everything. So a request that is answered from one has been checked.
 """
 
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ ORGANISER = Viewer(sees_all=True)
 
 
 def viewer_of(session: Session) -> Viewer:
-    """The viewer of a session; one that writes sees everything."""
+    """The viewer of a session. One that writes sees everything."""
     return cast(Viewer, session.info.get(VIEWER) or ORGANISER)
 
 
@@ -54,7 +54,7 @@ def viewer_of(session: Session) -> Viewer:
 def seeing(session: Session, viewer: Viewer) -> Iterator[None]:
     """Read columns as somebody else does for a while.
 
-    As ANYBODY for values cached for everybody; as ORGANISER for counts that are never shown.
+    As ANYBODY for values cached for everybody. As ORGANISER for counts that are never shown.
     Objects would be kept by the session and shown to its own viewer, so ask for columns alone.
     """
     before = session.info.get(VIEWER)

@@ -58,7 +58,7 @@ def in_force(session: Session) -> dict[str, Row[str, str, int | None]]:
 
 
 def sha256_in_force(session: Session, benchmark_id: str) -> str | None:
-    """SHA-256 of the definition in force of one benchmark; None without one."""
+    """SHA-256 of the definition in force of one benchmark. None without one."""
     return session.scalar(
         select(BenchmarkDefinition.sha256)
         .where(BenchmarkDefinition.benchmark_id == benchmark_id, IS_IN_FORCE)
@@ -186,7 +186,7 @@ ROUNDS: tuple[Round, ...] = ("open", "archive")
 
 
 def rounds_of(benchmark: Benchmark) -> tuple[Round | None, ...]:
-    """The rounds that a benchmark's rows are numbered in; one without a name on an archive's."""
+    """The rounds that a benchmark's rows are numbered in. One without a name on an archive's."""
     is_trained_here = benchmark.replay is not None or benchmark.trainings is not None
     return ROUNDS if is_trained_here else (None,)
 

@@ -69,7 +69,7 @@ NO_SUBMISSIONS = Counts()
 
 
 def count_submissions(session: Session, benchmark_ids: Iterable[str]) -> dict[str, Counts]:
-    """Count submissions of some benchmarks, without withdrawn ones; those with none are left out.
+    """Count submissions of some benchmarks, without withdrawn ones. Those with none are left out.
 
     Cached for each version of a board: counting a million takes its time. The session must only
     read.
@@ -306,7 +306,7 @@ def _batch_size(row: Any, runs: Sequence[Any], benchmark: Benchmark) -> int | No
 
 
 def _mean_convergence(rcp: Any, runs: Sequence[Any], *, dropped: int) -> float | None:
-    """Mean that was judged; else the mean as for times, or that of the converged runs."""
+    """Mean that was judged. Else the mean as for times, or that of the converged runs."""
     if rcp is not None:
         judged: float | None = rcp["submission_mean"]
         return judged
@@ -396,7 +396,7 @@ def get_convergence(session: Session, services: Services, benchmark_id: str) -> 
 async def create_benchmark(
     request: Request, response: Response, services: ServicesDep, caller: OrganiserDep
 ) -> BenchmarkView:
-    """Add a benchmark of your own, or a later version of it; it is offered at once.
+    """Add a benchmark of your own, or a later version of it. It is offered at once.
 
     409 for an id of the server's own folder and for frozen rules, 422 with every problem of file,
     line and field. The same content again changes nothing and is answered 200.

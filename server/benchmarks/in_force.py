@@ -83,7 +83,7 @@ def frozen_differences(session: Session, folder: Path) -> list[str]:
 
 
 def _sha256_on_disk(benchmark_id: str, folder: Path) -> str | None:
-    """SHA-256 of a benchmark's file on disk; None if it cannot be read."""
+    """SHA-256 of a benchmark's file on disk. None if it cannot be read."""
     try:
         return hashlib.sha256(_text_on_disk(benchmark_id, folder)).hexdigest()
     except OSError:
@@ -100,7 +100,7 @@ def _text_on_disk(benchmark_id: str, folder: Path) -> bytes:
 def add_benchmark(
     services: Services, caller: Caller, files: Mapping[str, bytes], *, reason: str | None
 ) -> tuple[Benchmark, bool]:
-    """Add a benchmark, or a later version of one that was added; returns whether it changed.
+    """Add a benchmark, or a later version of one that was added. Returns whether it changed.
 
     Raises SubmissionError with every problem of the files, ConflictError for a benchmark of the
     server's own folder and for one with frozen rules.
@@ -157,7 +157,7 @@ def _add(
 
 
 def admit(session: Session, benchmark: Benchmark, *, archive: bool) -> bool:
-    """Admit a submission that was scored; returns whether it is under embargo.
+    """Admit a submission that was scored. Returns whether it is under embargo.
 
     An archive is accepted in every phase and is never under embargo. Raises ConflictError outside
     of the dates, and if another definition came in force since the submission was scored.

@@ -113,7 +113,7 @@ class PriceQuery(Body):
 class SystemPrice:
     """US dollars for an hour of a whole system that a cost may rest on, None without.
 
-    `entry` is the price that was found in the book, for each of `count` instances; None where the
+    `entry` is the price that was found in the book, for each of `count` instances. None where the
     claim's own price stands. `why_unranked` is why no row ranks by this price, None if it may.
     """
 
@@ -188,7 +188,7 @@ def price_of_class(
 def price_of_system(system: Mapping[str, Any], book: PriceBook, *, on: date) -> SystemPrice:
     """The price that a cost rests on, for a system as a claim's JSON has it.
 
-    It is the book's for the instances that the system names, as it held on the day; else the
+    It is the book's for the instances that the system names, as it held on the day. Else the
     system's own, unless that is a spot price. Only a price of the book ranks.
     """
     cloud = system.get("cloud")
@@ -228,7 +228,7 @@ def read_book(session: Session) -> PriceBook:
 
 
 class BookCosts:
-    """Prices of many submissions; the book is read once, and only if a system needs it."""
+    """Prices of many submissions. The book is read once, and only if a system needs it."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -259,7 +259,7 @@ def find_price(session: Session, price_id: int) -> PriceRow:
 
 @router.read("/prices", to_all=True)
 def list_prices(session: Session, query: Annotated[PriceQuery, Query()]) -> PriceList:
-    """List instance prices with their dates and sources; with `on`, those in force that day."""
+    """List instance prices with their dates and sources. With `on`, those in force that day."""
     names = (PriceRow.provider, PriceRow.instance, PriceRow.region, PriceRow.pricing)
     wanted = query.model_dump(exclude_none=True, exclude={"on"})
     rows = session.scalars(
@@ -289,7 +289,7 @@ def price_view(row: PriceRow, superseded_by: int | None = None) -> PriceView:
 
 
 def prices_csv(views: Sequence[PriceView]) -> str:
-    """Entries as CSV; text that a spreadsheet would run as a formula gets an apostrophe."""
+    """Entries as CSV. Text that a spreadsheet would run as a formula gets an apostrophe."""
     text = io.StringIO()
     columns = list(PriceView.model_fields)
     writer = csv.DictWriter(text, columns, lineterminator="\n")
@@ -346,7 +346,7 @@ def add_price(session: Session, caller: Caller, body: PriceCreate) -> PriceView:
 
 @router.command("/prices/import", role="organiser")
 def import_prices(session: Session, caller: Caller, body: PricesImport) -> PricesImported:
-    """Add many prices or none; prices that are in the book already are left out."""
+    """Add many prices or none. Prices that are in the book already are left out."""
     # One after the other: of two equal entries the second is in the book already.
     added = [_insert(session, caller, p) for p in body.prices if _the_same(session, p) is None]
     if added:

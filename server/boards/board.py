@@ -112,7 +112,7 @@ class RankedBoard:
         return find_facets(self.page())
 
     def page(self, start: int = 0, stop: int | None = None) -> list[PlacedRow]:
-        """The rows from one place up to another, counted from 0; every row without limits."""
+        """The rows from one place up to another, counted from 0. Every row without limits."""
         stop = len(self) if stop is None else min(stop, len(self))
         with self._lock:
             self._placed += islice(self._rest, max(0, stop - len(self._placed)))
@@ -179,7 +179,7 @@ def _is_on_board(row: Row, query: BoardQuery) -> bool:
 
 
 def _main_class(rows: Mapping[str, BoardRow]) -> str | None:
-    """The hardware class with the most measured rows; None where nothing is measured."""
+    """The hardware class with the most measured rows. None where nothing is measured."""
     counted = Counter(
         row.hardware_class
         for row in rows.values()
@@ -207,7 +207,7 @@ def board_in_division(
     """The board of a query, and the query with its round and division.
 
     Where it names none, that is the first with a numbered row, else the first with a submission.
-    Divisions of trainings are never ranked together; they say nothing of an inference. Without a
+    Divisions of trainings are never ranked together. They say nothing of an inference. Without a
     `version` it has everything that the session's viewer sees, and nothing is kept.
     """
     board_of = _boards_of(session, benchmark, query, version)

@@ -35,7 +35,7 @@ OF_CONTENT = frozenset(
 
 @dataclass
 class CacheHint:
-    """Marks a response as a board that is the same for every reader; the endpoint fills it in."""
+    """Marks a response as a board that is the same for every reader. The endpoint fills it in."""
 
     benchmark_id: str | None = None
     version: int = 0
@@ -43,7 +43,7 @@ class CacheHint:
 
 
 def hint_of(scope: Scope) -> CacheHint:
-    """The hint of a request; one without a cache has a hint that nobody reads."""
+    """The hint of a request. One without a cache has a hint that nobody reads."""
     return cast(CacheHint, scope.get(HINT) or CacheHint())
 
 
@@ -61,7 +61,7 @@ class Entry:
         return len(self.body) + OVERHEAD_BYTES
 
     async def send(self, scope: Scope, headers: dict[bytes, bytes], send: Send) -> int:
-        """Send it, or "304 Not Modified" to a reader who has it; returns the status."""
+        """Send it, or "304 Not Modified" to a reader who has it. Returns the status."""
         tags = headers.get(b"if-none-match")
         status, sent, body = 200, self.headers, self.body
         if tags and is_known(tags, self.hint.etag):
@@ -75,7 +75,7 @@ class Entry:
 
 
 class BoardCache:
-    """Sends a cached board if it is current; else calls the application and caches its response.
+    """Sends a cached board if it is current. Else calls the application and caches its response.
 
     It runs in the event loop alone, so it needs no lock.
     """
@@ -115,7 +115,7 @@ class BoardCache:
         return entry
 
     async def _make(self, key: Key, scope: Scope, receive: Receive, send: Send) -> Entry | None:
-        """Let the application answer; a board is cached and returned, anything else is sent."""
+        """Let the application answer. A board is cached and returned, anything else is sent."""
         made: Entry | None = None
         hint, start = CacheHint(), None
         # The whole response is cached, also where this reader has it already.

@@ -66,7 +66,7 @@ def compare(first: Sequence[float], second: Sequence[float]) -> Comparison:
 
     Welch's t-test on the logarithms of the runs that reached the target: a run that did not has no
     time, and the mean that is ranked has already counted it as slowest.
-    Source: Welch (1947); Mann and Whitney (1947) for the share of pairs.
+    Source: Welch (1947). Mann and Whitney (1947) for the share of pairs.
     """
     one, other = log_times(first), log_times(second)
     if one is None or other is None:
@@ -241,7 +241,7 @@ def _judging_definition(session: Session, verification: Verification) -> Benchma
 
 
 def _timed_report(verification: Verification) -> ReplayReport | None:
-    """Report with the timed runs alone; None before one."""
+    """Report with the timed runs alone. None before one."""
     report = report_of(verification)
     if report is None:
         return None

@@ -30,7 +30,7 @@ from server.boards.records import RecordList, list_records
 from server.people.callers import OrganiserDep, viewer_for
 from server.people.declared import Routes
 
-# Fields of an entry that are tables; parts of them have columns of their own.
+# Fields of an entry that are tables. Parts of them have columns of their own.
 NOT_IN_CSV = frozenset({"tta_display", "rcp", "tuning", "source"})
 CSV_COLUMNS = (
     *(name for name in COLUMN_FIELDS if name not in NOT_IN_CSV),
@@ -67,7 +67,7 @@ def encode_json(board: Board) -> bytes:
 
 
 def encode_csv(board: Board) -> bytes:
-    """The board as CSV; text that a spreadsheet would run as a formula gets an apostrophe."""
+    """The board as CSV. Text that a spreadsheet would run as a formula gets an apostrophe."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(CSV_COLUMNS)
@@ -175,7 +175,7 @@ def get_preview(
     caller: OrganiserDep,
     request: Request,
 ) -> Response:
-    """The board as if its embargo were over now; for organisers, and kept by nobody."""
+    """The board as if its embargo were over now. For organisers, and kept by nobody."""
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
     with services.database.read_snapshot(viewer_for(caller)) as session:
         board, _ = preview_board(session, benchmark, query)

@@ -49,7 +49,7 @@ class IdeaView(Named):
     """A code submission whose source is public, with its measured time.
 
     `parent` is the SHA-256 of the code submission that it is based on, if the source of that is
-    public too. `gain` is on that parent, measured on the same hardware class; None where a run
+    public too. `gain` is on that parent, measured on the same hardware class. None where a run
     missed the target or a time is absent. `record_date` is when it took the record of its division.
     """
 
@@ -84,7 +84,7 @@ Family = dict[tuple[str, str], IdeaView]
 
 
 def list_ideas(session: Session, benchmark: Benchmark) -> IdeaList:
-    """The code submissions of a benchmark whose source is public; the latest of very many."""
+    """The code submissions of a benchmark whose source is public. The latest of very many."""
     by_class: defaultdict[str, list[IdeaView]] = defaultdict(list)
     for (name, _), view in _with_gains(session, _family(session, benchmark)).items():
         by_class[name].append(view)
@@ -95,7 +95,7 @@ def list_ideas(session: Session, benchmark: Benchmark) -> IdeaList:
 
 
 def find_idea(session: Session, benchmark: Benchmark, submission: Submission) -> IdeaView | None:
-    """One code submission with its gain; None if its source is not public or without a parent."""
+    """One code submission with its gain. None if its source is not public or without a parent."""
     package = submission.package
     parent = None if package is None else _parent(package)
     if package is None or parent is None:
@@ -230,7 +230,7 @@ def _gaps_of_pairs(session: Session, parents: Mapping[str, str]) -> dict[str, Ga
     """Time of the parent over the child's in pairs, by the child's submission.
 
     `parents` has the parent's submission of each. Of its head-to-heads with the parent, and of its
-    runs with and without its one factor, those with most pairs; none where a run missed the target.
+    runs with and without its one factor, those with most pairs. None where a run missed the target.
     """
     statement = (
         select(Verification)
@@ -263,7 +263,7 @@ def _gap_of(session: Session, verification: Verification, parent: str) -> Gap | 
         return head_to_head.time.turned()
     benchmark = definition(session, verification.benchmark_sha256)
     effects = factor_effects(benchmark, trainings_of(verification), report)
-    # Without the one factor of a package it is its parent; of several, none alone is.
+    # Without the one factor of a package it is its parent. Of several, none alone is.
     if len(effects) != 1 or effects[0].time is None:
         return None
     return effects[0].time if effects[0].time.pairs == effects[0].started else None

@@ -227,7 +227,7 @@ def run_curve(
 ) -> list[GhostPointView]:
     """One run, each evaluation beside the replay's of the same epoch.
 
-    `epochs_per_evaluation` is the replay's; where it or an epoch is not known, evaluations are
+    `epochs_per_evaluation` is the replay's. Where it or an epoch is not known, evaluations are
     counted.
     """
     points = []
@@ -242,6 +242,6 @@ def run_curve(
 
 
 def epochs_per_evaluation(points: Sequence[GhostPointView]) -> float | None:
-    """Epochs between the evaluations of a mean curve; None where its logs do not tell."""
+    """Epochs between the evaluations of a mean curve. None where its logs do not tell."""
     last = points[-1].epoch if points else None
     return (last / len(points) or None) if last else None

@@ -217,7 +217,7 @@ def why_entry_unranked(check: str | None, reason: str) -> str:
 
 
 def _why_impossible(row: Row, *, metric: Metric) -> str | None:
-    """Reason why a figure is impossible, so that it beats nobody; a cost rests on its time."""
+    """Reason why a figure is impossible, so that it beats nobody. A cost rests on its time."""
     ranked_by = FIGURE_OF_METRIC[metric]
     for name in ("tta_seconds", ranked_by) if metric == "cost" else (ranked_by,):
         figure, (lowest, highest) = getattr(row, name), POSSIBLE[name]
@@ -285,7 +285,7 @@ def _in_stretches(rows: Iterable[tuple[Place, RunsBehind]]) -> Iterator[Place]:
 
 
 def visible_gap(first: RunsBehind, second: RunsBehind) -> float | None:
-    """The least relative gap that the runs of two rows can show at 95 %; None without a spread."""
+    """The least relative gap that the runs of two rows can show at 95 %. None without a spread."""
     one = variance_of_mean(first.runs, dropped=first.dropped)
     other = variance_of_mean(second.runs, dropped=second.dropped)
     if first.spread is None or second.spread is None or one is None or other is None:

@@ -116,7 +116,7 @@ class BoardQuery(Body):
 
     @property
     def other_price(self) -> float | date | None:
-        """US dollars for an accelerator and hour, or the day whose prices hold; None as stated."""
+        """US dollars for an accelerator and hour, or the day whose prices hold. None as stated."""
         if self.kind != "train":  # An inference has no time to price.
             return None
         return self.prices_on if self.price is None else self.price
@@ -164,7 +164,7 @@ def framework_family(text: str) -> str:
     return word[1] if word else text
 
 
-# The narrowest type first; a measured precision replaces the claimed one.
+# The narrowest type first. A measured precision replaces the claimed one.
 PRECISIONS = {name: place for place, name in enumerate(reversed(get_args(PrecisionName)))}
 STATUSES = ("verified", "verifying", "claimed", "inconclusive", "rejected")
 BEST_OF: dict[Best, Callable[[PlacedRow], str]] = {
@@ -175,7 +175,7 @@ BEST_OF: dict[Best, Callable[[PlacedRow], str]] = {
 
 
 def select_rows(rows: Sequence[PlacedRow], query: BoardQuery) -> list[PlacedRow]:
-    """The rows that pass the filters of a query, in the order it asks for; absent figures last."""
+    """The rows that pass the filters of a query, in the order it asks for. Absent figures last."""
     chosen = [row for row in rows if _matches(row, query)]
     if query.best is not None:
         firsts: dict[str, PlacedRow] = {}
@@ -238,7 +238,7 @@ def _matches(placed: PlacedRow, query: BoardQuery) -> bool:
     return query.q is None or query.q.casefold() in row.search_text
 
 
-# Nobody reads a menu of thousands; values left out can be searched for.
+# Nobody reads a menu of thousands. Values left out can be searched for.
 MOST_CHOICES = 60
 FIGURES = (
     *("tta_seconds", "epochs_to_target", "cost_usd"),
@@ -252,7 +252,7 @@ Counts = tuple[tuple[str, int], ...]
 class Facets:
     """The values on a whole board with how many entries have each, the most frequent first.
 
-    `accelerators` are models by vendor. `present` names the figures that some entry has;
+    `accelerators` are models by vendor. `present` names the figures that some entry has.
     `qualities` are the lowest and the highest of the best qualities, `days` the first and the last
     day of a submission.
     """

@@ -178,11 +178,11 @@ class RecordHistory:
 
 
 def record_history(contenders: Iterable[Contender]) -> RecordHistory:
-    """Walk published submissions in time order; each may take the record from its holder.
+    """Walk published submissions in time order. Each may take the record from its holder.
 
     The first one holds it. From then on a lower time takes it only if Welch's one-sided t-test on
     log times finds it faster with p < 0.05. A single run can't be tested, so it takes no record
-    from a holder of several runs; a holder of a single run has no scatter to hide behind and loses
+    from a holder of several runs. A holder of a single run has no scatter to hide behind and loses
     the record to any lower time. Results of one date, such as those of a round, go by lowest time
     first, and equal times by the smaller id.
     """

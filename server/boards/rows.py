@@ -244,7 +244,7 @@ def convergence_factor(tta_seconds: float | None, result: Mapping[str, Any]) -> 
 
 
 def why_price_unranked(price: SystemPrice, evidence: str) -> str | None:
-    """Why no row ranks by a price; an archive's was published with it."""
+    """Why no row ranks by a price. An archive's was published with it."""
     return None if evidence == "published" else price.why_unranked
 
 
@@ -459,7 +459,7 @@ class _Details:
         }
 
     def _samples_per_second(self, logged: _LoggedRuns) -> float | None:
-        """Over all runs together; None unless every run tells its samples."""
+        """Over all runs together. None unless every run tells its samples."""
         counts_samples = self.benchmark.convergence_unit == "samples_count"
         if not counts_samples or len(logged.convergence) < len(logged.seconds):
             return None

@@ -224,14 +224,14 @@ async def create_submission(
     """Send logs or code. The answer holds the result and its steps, or the measurement of the code.
 
     `files` with a training.toml are code: a worker trains it in a sandbox and measures its time.
-    Its source is published with the first verdict. A `submission` with its `logs` is a claim; a
+    Its source is published with the first verdict. A `submission` with its `logs` is a claim. A
     DAWNBench entry with a latency and without a log is one of inference.
 
     Its place on the board is in the answer of a later GET. With `dry_run` nothing is stored: the
     answer is the result and the place that it would take.
 
     With an `Idempotency-Key` a repeated request gets the submission that the first one made. A
-    refused submission leaves nothing behind; the answer names file, line and field. 409 for logs
+    refused submission leaves nothing behind. The answer names file, line and field. 409 for logs
     or code that were handed in before, 429 without room in a quota.
     """
     most = max(services.settings.max_log_files, MOST_FILES) + 1
@@ -255,7 +255,7 @@ def _preview(services: Services, caller: Caller, form: FormData) -> Response:
 def _accept(
     services: Services, caller: Caller, form: FormData, *, key: str | None
 ) -> tuple[SubmissionView, bool]:
-    """Store a submission; returns its view, and whether an earlier request stored it."""
+    """Store a submission. Returns its view, and whether an earlier request stored it."""
     with read_upload(services, form) as upload:
         accepted = accept(services, caller, upload, key=key)
     with services.database.read(Viewer(user_ids=(caller.user_id,))) as session:
@@ -299,7 +299,7 @@ def list_submissions(
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     cursor: CursorDep = None,
 ) -> SubmissionList:
-    """List submissions, newest first; those under embargo only to viewers who may see them.
+    """List submissions, newest first. Those under embargo only to viewers who may see them.
 
     With `package` the entries of code submissions whose SHA-256 begins so.
     """
@@ -373,7 +373,7 @@ def get_log(session: Session, services: Services, submission_id: str, index: Run
 
 @router.read("/submissions/{submission_id}/package")
 def get_package(session: Session, viewer: Viewer, submission_id: str) -> PackageView:
-    """Read the code submission of an entry; its files are listed once they are published."""
+    """Read the code submission of an entry. Its files are listed once they are published."""
     submission = find_submission(session, submission_id)
     package = find_package(session, submission_id)
     return package_view(package, with_files=sees_source(viewer, submission))

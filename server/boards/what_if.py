@@ -95,7 +95,7 @@ def make_what_if(
 
 
 def what_if_of(benchmark: Benchmark, query: BoardQuery) -> WhatIf | None:
-    """The other clock and target of a query; None for the official ranking and without times."""
+    """The other clock and target of a query. None for the official ranking and without times."""
     if query.clock is None and query.target is None:
         return None
     found = make_what_if(benchmark, clock=query.clock, target=query.target)
@@ -127,7 +127,7 @@ class StoredRun(NamedTuple):
 
 @dataclass(frozen=True)
 class RunTime:
-    """Seconds and epochs of a run to the target; `reason` tells why the seconds are unknown.
+    """Seconds and epochs of a run to the target. `reason` tells why the seconds are unknown.
 
     All None for a run that did not reach the target.
     """
@@ -140,9 +140,9 @@ class RunTime:
 def time_of_run(run: StoredRun, what_if: WhatIf, benchmark: Benchmark, *, division: str) -> RunTime:
     """Time of a stored run to another target or on another clock.
 
-    On the clock its log was written by, the log's own seconds; on any other its ledger decides. At
+    On the clock its log was written by, the log's own seconds. On any other its ledger decides. At
     the benchmark's own target a run counts only if it was scored as reaching it, because a log may
-    say of itself that it failed; at any other target its curve alone decides.
+    say of itself that it failed. At any other target its curve alone decides.
     """
     curve, target = orjson.loads(run.curve), what_if.target
     if target.also:
@@ -179,9 +179,9 @@ def time_of_set(
     factor: float,
     is_measured: bool = False,
 ) -> dict[str, Any]:
-    """Columns of a row for a set of runs; measured runs are scored as the ranking scores them.
+    """Columns of a row for a set of runs. Measured runs are scored as the ranking scores them.
 
-    `factor` multiplies the set's time for its convergence; it holds on every clock but was measured
+    `factor` multiplies the set's time for its convergence. It holds on every clock but was measured
     at the benchmark's own target, so at another one it is left out. One run without a time leaves
     the set without one.
     """

@@ -61,7 +61,7 @@ def demo(url: str, var: Path) -> int:
 
 
 def _send_logs(server: ServerClient, screen: Screen, folder: Path) -> str:
-    """Train the reference at another batch size, and submit its logs; the id of what is trained."""
+    """Train the reference at another batch size, and submit its logs. The id of what is trained."""
     file, definition = find_benchmark(BENCHMARK, None)
     training = Training(
         benchmark_file=file,
@@ -103,7 +103,7 @@ def _show_reference(server: ServerClient, screen: Screen) -> None:
 
 
 def _send_code(server: ServerClient, screen: Screen, folder: Path) -> str | None:
-    """Submit the example of 30 lines, and watch its measurement; None where nobody trains it."""
+    """Submit the example of 30 lines, and watch its measurement. None where nobody trains it."""
     screen.say("", Text("5. Submit a program of 30 lines", style="bold"))
     written = write_template(TEMPLATE, folder, lambda text: text)
     files = {name: (folder / name).read_bytes() for name in written}

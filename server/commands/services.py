@@ -89,7 +89,7 @@ def redis_answers(socket: Path) -> bool:
 
 @dataclass(frozen=True)
 class LocalWorker:
-    """A worker by the suffix of its names; `shown` is the UUID of its accelerator, None for none.
+    """A worker by the suffix of its names. `shown` is the UUID of its accelerator, None for none.
 
     CUDA shows it that one alone, so that it trains on it, reads its sensors and is of its class.
     """
@@ -193,7 +193,7 @@ class Plan:
 
 
 def url_of(host: str, port: int) -> str:
-    """The address of a server; one that listens everywhere is reached over loopback."""
+    """The address of a server. One that listens everywhere is reached over loopback."""
     reachable = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104
     bracketed = f"[{reachable}]" if ":" in reachable and "[" not in reachable else reachable
     return f"http://{bracketed}:{port}"

@@ -69,7 +69,7 @@ class _Kept:
 
 @dataclass
 class Supervisor:
-    """Keeps services running; `say` gets one line for everything it does.
+    """Keeps services running. `say` gets one line for everything it does.
 
     `stopped_by` is the first signal that asked to stop. Use it from the main thread: children die
     with the thread that started them.
@@ -83,7 +83,7 @@ class Supervisor:
     _hurried: bool = False
 
     def listen_to_signals(self) -> None:
-        """Stop on Ctrl-C, SIGTERM and a closed terminal; a second signal kills at once."""
+        """Stop on Ctrl-C, SIGTERM and a closed terminal. A second signal kills at once."""
         if sys.platform == "linux":
             # Orphaned descendants become children of this process, so that they can be ended.
             ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -99,7 +99,7 @@ class Supervisor:
         return {kept.service.name: kept.process.pid for kept in self._kept}
 
     def start(self, service: Service) -> float:
-        """Start a service and wait until it answers; the seconds that took.
+        """Start a service and wait until it answers. The seconds that took.
 
         Raises CliError if it cannot be started, StopAskedError if someone asked to stop.
         """
@@ -114,7 +114,7 @@ class Supervisor:
         return seconds
 
     def run(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> int:
-        """Run one command to its end while the services are kept; its exit code.
+        """Run one command to its end while the services are kept. Its exit code.
 
         Its output goes to this process's own. Raises as `start` does.
         """

@@ -41,7 +41,7 @@ from server.commands.services import (
 )
 from server.commands.supervisor import StopAskedError, Supervisor
 
-# file name -> (user, role); each worker has a token of its own beside them
+# file name -> (user, role). Each worker has a token of its own beside them
 BOOTSTRAPPED = {
     "admin": ("admin", "admin"),
     "organiser": ("organiser", "organiser"),
@@ -119,7 +119,7 @@ def up(
 def _supervise(
     plan: Plan, workers: Sequence[LocalWorker], screen: Screen, *, demo: bool, once: bool
 ) -> int:
-    """Run everything until someone asks to stop; the exit code. Raises CliError."""
+    """Run everything until someone asks to stop. The exit code. Raises CliError."""
     supervisor = Supervisor(say=screen.say)
     supervisor.listen_to_signals()
     is_up = False
@@ -212,7 +212,7 @@ def ensure_tokens(
     workers: Sequence[LocalWorker],
     say: Callable[[str], None],
 ) -> Mapping[str, Path]:
-    """The file of each bootstrapped token; those the database does not take are made anew."""
+    """The file of each bootstrapped token. Those the database does not take are made anew."""
     owners = BOOTSTRAPPED | {each.service: (OWNER_OF_WORKERS, "worker") for each in workers}
     made = []
     for name, (user, role) in owners.items():

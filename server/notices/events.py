@@ -82,7 +82,7 @@ OWN, BENCHMARK, ALL = "own", "benchmark", "all"
 MAILS_PER_DAY = 50
 ANNOUNCED = "announced"
 API = "/api/v1"
-# Names are a stranger's; a message stays small however long one is.
+# Names are a stranger's. A message stays small however long one is.
 LONGEST_NAME = 200
 Content = dict[str, Any]
 
@@ -103,7 +103,7 @@ Announced = tuple[str, Callable[[], Subject]]
 
 
 def announce(session: Session, kind: str, describe: Callable[[], Subject]) -> None:
-    """Announce an event of this transaction; its messages are written if that commits.
+    """Announce an event of this transaction. Its messages are written if that commits.
 
     `describe` is called at the end of the transaction, if anybody subscribes.
     """
@@ -254,7 +254,7 @@ def subject_of(submission: Submission) -> Subject:
 
 
 def watched_benchmark(submission: Submission) -> str | None:
-    """Benchmark whose watchers are notified; None while a submission is under embargo."""
+    """Benchmark whose watchers are notified. None while a submission is under embargo."""
     return None if submission.embargoed else submission.benchmark_id
 
 

@@ -196,7 +196,7 @@ def milliseconds_since(began: float) -> float:
 
 
 class _CheckedConnection(HTTPConnection):
-    """Connection to the checked address; the name stays in Host and in the TLS handshake."""
+    """Connection to the checked address. The name stays in Host and in the TLS handshake."""
 
     def __init__(self, url: str, *, private_allowed: bool, limit_seconds: float) -> None:
         parts = urlsplit(url)
@@ -234,7 +234,7 @@ def post(
     private_allowed: bool,
     limit_seconds: float = LIMIT_SECONDS,
 ) -> Answer:
-    """Post a body; returns the outcome, also of a failed connection. Follows no redirects."""
+    """Post a body. Returns the outcome, also of a failed connection. Follows no redirects."""
     began = time.monotonic()
     parts = urlsplit(url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
@@ -383,7 +383,7 @@ def one_line(text: str) -> str:
 
 
 def send_mail(server: MailServer, mail: EmailMessage, *, limit_seconds: float = 10.0) -> Answer:
-    """Send one mail over SMTP; returns the outcome, never raises for a failure to send."""
+    """Send one mail over SMTP. Returns the outcome, never raises for a failure to send."""
     began = time.monotonic()
     context = ssl.create_default_context()
     try:

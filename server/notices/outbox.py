@@ -165,7 +165,7 @@ def prune(session: Session) -> None:
 
 
 def next_due(session: Session) -> datetime | None:
-    """Time of the next try; None if no message waits."""
+    """Time of the next try. None if no message waits."""
     return session.scalar(select(func.min(Message.due_at)).where(Message.state == "waiting"))
 
 
@@ -205,7 +205,7 @@ class NoticeLoop:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def run_once(self) -> float:
-        """Start the messages that are due; returns the seconds until the next."""
+        """Start the messages that are due. Returns the seconds until the next."""
         now = utc_now()
         if now >= self._prune_at:
             self._prune_at = now + PRUNE_EVERY

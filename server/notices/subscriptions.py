@@ -168,7 +168,7 @@ CONFIRMATIONS_PER_DAY, CONFIRMATIONS_BY_USER = 3, 10
 
 
 def _wanted(fields: Fields) -> Mapping[str, Any]:
-    """Read a form: each ticked box is a kind; a benchmark counts only in the scope "benchmark"."""
+    """Read a form: each ticked box is a kind. A benchmark counts only in the scope "benchmark"."""
     given = filled(fields)
     names = [
         "url",
@@ -297,7 +297,7 @@ def create_webhook(
 
 
 def _record(session: Session, caller: Caller, action: str, hook: Receiver) -> None:
-    """Write a subscription to everything to the audit log; others are private and left out."""
+    """Write a subscription to everything to the audit log. Others are private and left out."""
     if hook.scope != ALL:
         return
     told = {"url": hook.address, "kinds": hook.kinds, "scope": hook.scope}
@@ -363,7 +363,7 @@ def delete_webhook(session: Session, caller: Caller, webhook_id: WebhookId) -> N
     status=202,
 )
 def send_test(session: Session, caller: Caller, webhook_id: WebhookId) -> DeliveryView:
-    """Send a message of type webhook.test; the log of deliveries shows its outcome."""
+    """Send a message of type webhook.test. The log of deliveries shows its outcome."""
     hook = find_webhook(session, caller, webhook_id)
     _require_on(hook)
     waiting = (Message.state == "waiting", Message.kind == TEST)

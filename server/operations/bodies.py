@@ -143,7 +143,7 @@ HEAD_SECONDS = 30.0
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
-    """A head has so many bytes, and comes within so long; a connection that says nothing ends."""
+    """A head has so many bytes, and comes within so long. A connection that says nothing ends."""
 
     def connection_made(self, transport: BaseTransport) -> None:
         """Wait for the first head."""
@@ -167,7 +167,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def data_received(self, data: bytes) -> None:
-        """Read on; bound a head that is not whole."""
+        """Read on. Bound a head that is not whole."""
         super().data_received(data)
         if self._head_bytes is None or self.transport.is_closing():
             self._too_late.cancel()

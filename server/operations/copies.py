@@ -161,7 +161,7 @@ def sha256_of(path: Path) -> str:
 
 
 def _signed_hash(folder: Path, name: str) -> str:
-    """The hash of a file; a log was named by its own when it was copied."""
+    """The hash of a file. A log was named by its own when it was copied."""
     return Path(name).name if name.startswith(f"{LOGS}/") else sha256_of(folder / name)
 
 
@@ -172,7 +172,7 @@ def _copy_logs(
     earlier: Path | None,
     keep_missing: bool,
 ) -> list[str]:
-    """Copy logs by their hashes; one that an earlier copy has is linked. Those that are lost."""
+    """Copy logs by their hashes. One that an earlier copy has is linked. Those that are lost."""
     missing = []
     for name in names:
         path = folder / place_of(name)

@@ -165,7 +165,7 @@ def types_of(fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
 
 
 def _arrow_type(annotation: Any) -> Any:
-    """The Arrow type of a field's annotation; every field may be absent."""
+    """The Arrow type of a field's annotation. Every field may be absent."""
     import pyarrow
 
     origin = get_origin(annotation)

@@ -106,7 +106,7 @@ class ReadinessView(Schema):
 
 
 class UnwellError(Exception):
-    """A check found something wrong; its message may be shown to anybody.
+    """A check found something wrong. Its message may be shown to anybody.
 
     A check that is needed to take submissions may find a fault with which they are still taken.
     """
@@ -121,7 +121,7 @@ ANY_CLASS = "any"
 
 @dataclass(frozen=True)
 class Queue:
-    """Attempts that wait for one hardware class, or for any; ages are in seconds.
+    """Attempts that wait for one hardware class, or for any. Ages are in seconds.
 
     `beside_free_seconds` is the age of the oldest while a worker that could take it is idle, else
     0: an attempt that is then not taken within a minute is stuck.
@@ -226,7 +226,7 @@ def check_database(database: Database, revision: str) -> str:
 
 
 def _is_writable(session: Session, database: Database) -> bool:
-    """Whether a file may be written to; whether a PostgreSQL is no standby and not set so.
+    """Whether a file may be written to. Whether a PostgreSQL is no standby and not set so.
 
     Asked without a lock, so that a long write of another session does not count as failure.
     """
@@ -374,7 +374,7 @@ class Readiness:
 
 @contextmanager
 def drained_before_stop(readiness: Readiness, *, drain_seconds: float) -> Iterator[None]:
-    """Not ready from SIGTERM on; the server's own handler gets the signal `drain_seconds` later.
+    """Not ready from SIGTERM on. The server's own handler gets the signal `drain_seconds` later.
 
     A second SIGTERM stops at once. Where another program than a server runs the application, or
     not in the main thread, signals are left alone.
@@ -426,7 +426,7 @@ async def check_readiness(services: ServicesDep, response: Response) -> Readines
     ready = readiness.is_ready(findings)
     if not ready:
         response.status_code = 503
-    # Details may name a benchmark; the log has them too.
+    # Details may name a benchmark. The log has them too.
     if services.settings.reads != "public":
         findings = [found.model_copy(update={"detail": ""}) for found in findings]
     status: Literal["ready", "degraded", "not ready", "draining"] = "not ready"

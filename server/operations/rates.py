@@ -89,7 +89,7 @@ class Rates:
 
 
 def limit_of(scope: Scope, role: str | None) -> str | None:
-    """Name of the limit for a request, by its address and method; None if there is none."""
+    """Name of the limit for a request, by its address and method. None if there is none."""
     if is_worker_post(scope):
         return "worker_posts"
     if is_free(scope):

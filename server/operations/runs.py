@@ -110,7 +110,7 @@ def export_runs(
 ) -> Response:
     """Every run of a benchmark as a flat record, in the order in which they came.
 
-    An answer has up to `limit` runs; the header `Link` and `next_cursor` lead to the next.
+    An answer has up to `limit` runs. The header `Link` and `next_cursor` lead to the next.
     """
     find_benchmark(services.benchmarks, benchmark_id)
     with services.database.read() as session:
@@ -166,7 +166,7 @@ BoardQueryDep = Annotated[BoardQuery, Query()]
 def get_board_parquet(
     benchmark_id: str, query: BoardQueryDep, services: ServicesDep, request: Request
 ) -> Response:
-    """Every entry of the same board as Parquet; `limit` and `cursor` are not looked at."""
+    """Every entry of the same board as Parquet. `limit` and `cursor` are not looked at."""
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
     _require_parquet()
     return answer_board(

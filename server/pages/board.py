@@ -181,7 +181,7 @@ def _held_by_another(
     board: Mapping[str, Any],
     version: int,
 ) -> Context | None:
-    """The record of a board whose first row by time does not hold it; else None."""
+    """The record of a board whose first row by time does not hold it. Else None."""
     if query.metric != "tta" or query.division is None or board["what_if"] or board["price"]:
         return None
     first = next((entry for entry in board["entries"] if entry["rank"] == 1), None)
@@ -194,7 +194,7 @@ def _held_by_another(
 
 
 def _moves(official: RankedBoard, entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Ranks that entries gain over the official ranking, by submission id; below 0 are lost."""
+    """Ranks that entries gain over the official ranking, by submission id. Below 0 are lost."""
     ranks = {row["submission_id"]: row["rank"] for row in official.page()}
     found = ((e["submission_id"], e["rank"]) for e in entries)
     return {name: ranks[name] - rank for name, rank in found if rank and ranks.get(name)}
@@ -205,7 +205,7 @@ def refused_context(
 ) -> Context:
     """Context of a board's page whose query was refused: the form as typed, and its problems.
 
-    `typed` is the raw query; its fields that choose the kind of board are kept where possible.
+    `typed` is the raw query. Its fields that choose the kind of board are kept where possible.
     """
     context = board_context(session, benchmark, query_instead(typed, problems))
     nothing = {"entries": [], "total": 0, "next_cursor": None, "first": None}
@@ -244,7 +244,7 @@ HTML = "text/html; charset=utf-8"
 
 @router.get("/benchmarks/{benchmark_id}", response_class=HTMLResponse)
 def benchmark_page(benchmark_id: str, services: ServicesDep, request: Request) -> Response:
-    """A leaderboard; for an invalid query the form again, with a message for each wrong field."""
+    """A leaderboard. For an invalid query the form again, with a message for each wrong field."""
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
     typed = dict(request.query_params)
     wants_page = "text/html" in request.headers.get("accept", "")
@@ -290,7 +290,7 @@ def ideas_page(session: Session, services: Services, benchmark_id: str) -> Conte
 
 
 def _lines(found: IdeaClassView) -> list[list[Context]]:
-    """The code submissions of a class in lines; times are compared within one alone."""
+    """The code submissions of a class in lines. Times are compared within one alone."""
     packages = {each.sha256: each.model_dump() for each in found.packages}
     parents = {name: package["parent"] for name, package in packages.items()}
     return [_nested(line, packages) for line in lines_of(parents)]

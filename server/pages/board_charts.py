@@ -130,7 +130,7 @@ def _divisions(
 
 
 def _chosen(entries: Sequence[View], selected: Sequence[str], *, most: int) -> list[View]:
-    """The entries that were selected, in that order; else the best ranked."""
+    """The entries that were selected, in that order. Else the best ranked."""
     if selected:
         by_id = {entry["submission_id"]: entry for entry in entries}
         return [by_id[submission_id] for submission_id in selected if submission_id in by_id]
@@ -181,7 +181,7 @@ def _scaled(run: View, factor: float) -> View:
 def _reference(session: Session, benchmark: Benchmark) -> list[View]:
     """Mean and band of the reference after each epoch, as whatever is planned now is judged by.
 
-    At the reference's own batch size; empty where nobody has trained it to the end.
+    At the reference's own batch size. Empty where nobody has trained it to the end.
     """
     adopted = adopted_calibration(session, benchmark.sha256)
     judging = (
@@ -219,7 +219,7 @@ def board_chart_figure(
 def board_charts_page(
     session: Session, services: Services, benchmark_id: str, query: ChartQueryDep
 ) -> Context:
-    """The first chart of a board; the others are links from it."""
+    """The first chart of a board. The others are links from it."""
     return board_chart_page(session, services, benchmark_id, CHARTS[0].name, query)
 
 

@@ -47,7 +47,7 @@ def read_ids(texts: Sequence[str]) -> list[str]:
 def comparison_context(
     session: Session, services: Services, ids: Sequence[str]
 ) -> tuple[int, Context]:
-    """The status and the context of compare.html; with a problem there is no comparison."""
+    """The status and the context of compare.html. With a problem there is no comparison."""
     found = [session.get(Submission, one) for one in ids[:MOST_READ]]
     chosen = [submission for submission in found if submission is not None]
     unknown = [one for one, row in zip(ids, found, strict=False) if row is None]
@@ -72,7 +72,7 @@ def comparison_context(
 def _problem(
     ids: Sequence[str], unknown: Sequence[str], chosen: Sequence[Submission]
 ) -> tuple[int, str | None]:
-    """Status of a comparison's page, and the problem with its remedy; None if there is none."""
+    """Status of a comparison's page, and the problem with its remedy. None if there is none."""
     if unknown:
         names = ", ".join(repr(one) for one in unknown)
         return 404, f"There is no submission {names}: remove it, or correct the id."
@@ -136,7 +136,7 @@ def _with_findings(session: Session, submission: Submission, context: Context) -
 
 
 def _of_measured(context: Context, runs: Sequence[Context]) -> Context:
-    """The result of the measured runs, in place of the claimed one; code has no other."""
+    """The result of the measured runs, in place of the claimed one. Code has no other."""
     shown, target = context["submission"], context["benchmark"]["target"]
     better = max if target["direction"] == "higher" else min
     times = [run["seconds"] for run in runs if run["seconds"] is not None]

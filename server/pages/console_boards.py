@@ -98,7 +98,7 @@ def _add(request: Request, console: Console, form: FormData) -> Response:
 
 
 def _stored_text(session: Session, known: Benchmark | None) -> str:
-    """The text of a known definition, as the form offers it; empty for none."""
+    """The text of a known definition, as the form offers it. Empty for none."""
     return "" if known is None else definition_text(session, known).decode()
 
 
@@ -126,7 +126,7 @@ Chosen = Annotated[str, Query(max_length=100)]
 
 @page(phases.CONSOLE, "phases.html", role="organiser")
 def phases_page(session: Session, services: Services, benchmark: Chosen = "") -> Context:
-    """Every benchmark with its phase; of a chosen one the dates, to change, and their history."""
+    """Every benchmark with its phase. Of a chosen one the dates, to change, and their history."""
     dates, now = phases.all_current_dates(session), utc_now()
     every: list[dict[str, Any]] = [
         {
@@ -139,7 +139,7 @@ def phases_page(session: Session, services: Services, benchmark: Chosen = "") ->
     chosen = next((one for one in every if one["id"] == benchmark), None)
     if chosen is None:
         return {"typed": {}, "benchmarks": every, "chosen": None}
-    # The current dates as values for a browser's fields; sent back as is they change nothing.
+    # The current dates as values for a browser's fields. Sent back as is they change nothing.
     current = chosen["phases"].model_dump(mode="json", include=set(phases.DATES))
     history = phases.get_phases(session, services, benchmark).history
     return {
@@ -154,7 +154,7 @@ Number = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
 
 @page(prices.CONSOLE, "prices.html", role="organiser")
 def prices_page(session: Session, supersedes: Number = None) -> Context:
-    """The book and the form; with `supersedes` the form holds the entry to correct."""
+    """The book and the form. With `supersedes` the form holds the entry to correct."""
     typed = {"effective_on": utc_now().date().isoformat()}
     if supersedes is not None:
         entry = prices.price_view(prices.find_price(session, supersedes)).model_dump()
@@ -189,7 +189,7 @@ def calibration_page(session: Session, services: Services, calibration_id: str) 
 def preview_page(
     session: Session, services: Services, caller: Caller, request: Request, benchmark_id: str
 ) -> Context:
-    """A board without its embargo; for an invalid query a message for each wrong field."""
+    """A board without its embargo. For an invalid query a message for each wrong field."""
     note(user_id=caller.user_id)
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
     typed: Context = dict(request.query_params)

@@ -33,7 +33,7 @@ Search = Annotated[str, Query(max_length=100)]
 
 @page(users.CONSOLE, "users.html", role="organiser")
 def users_page(session: Session, caller: Caller, q: Search = "", after: Search = "") -> Context:
-    """Users by name; for admins also organisations, and the forms that add to them."""
+    """Users by name. For admins also organisations, and the forms that add to them."""
     found = users.list_users(session, caller, PAGE, after or None, q.strip() or None)
     organisations = users.list_organisations(session).organisations
     filters = {"q": q.strip()} if q.strip() else {}
@@ -52,7 +52,7 @@ def users_page(session: Session, caller: Caller, q: Search = "", after: Search =
 
 @page(users.ONE, "user.html", role="organiser")
 def user_page(session: Session, caller: Caller, user_name: str) -> Context:
-    """One user and their tokens; for admins also the form that changes them."""
+    """One user and their tokens. For admins also the form that changes them."""
     user = users.get_user(session, caller, user_name)
     organisations = users.list_organisations(session).organisations
     return {
@@ -137,7 +137,7 @@ def _time(
 def quotas_page(
     session: Session, services: Services, user: Annotated[str, Query(max_length=100)] = ""
 ) -> Context:
-    """Every quota that is set; for a chosen user its use, and the form with its name."""
+    """Every quota that is set. For a chosen user its use, and the form with its name."""
     found = find_user_or_none(session, user.strip())
     return {
         "typed": {"user": user},

@@ -77,7 +77,7 @@ Marked = Annotated[list[str] | None, Query(max_length=100)]
 
 @page("/console", "overview.html", role="user")
 def overview(session: Session, services: Services, caller: Caller) -> Context | Response:
-    """Open tasks of organisers; any other user is redirected to their own account."""
+    """Open tasks of organisers. Any other user is redirected to their own account."""
     if caller.role not in ORGANISERS:
         return RedirectResponse("/account", status_code=303)
     return {
@@ -263,7 +263,7 @@ def head_to_heads_page(
 def _cost(
     session: Session, challenger: Submission | None, holder: Submission | None
 ) -> Cost | None:
-    """The cost of a head-to-head at most; None before both are chosen."""
+    """The cost of a head-to-head at most. None before both are chosen."""
     if challenger is None or holder is None:
         return None
     benchmark = definition(session, challenger.benchmark_sha256)
@@ -376,7 +376,7 @@ def _settled(verification: Verification) -> str:
 def _comparison(
     session: Session, standing: Verification | None, waiting: Verification
 ) -> VerificationComparison | None:
-    """Both replays or measurements side by side; latencies have no runs to compare."""
+    """Both replays or measurements side by side. Latencies have no runs to compare."""
     if standing is None or standing is waiting:
         return None
     if not (purpose_of(standing).fills_pool and purpose_of(waiting).fills_pool):

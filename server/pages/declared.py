@@ -92,7 +92,7 @@ class Console:
         status: int = 200,
         **context: Any,
     ) -> HTMLResponse:
-        """Render a page; with `errors` or a `refusal` after a form changed nothing.
+        """Render a page. With `errors` or a `refusal` after a form changed nothing.
 
         `typed` has the values of the form's fields, as typed before or as proposed. Models in the
         context become plain values.
@@ -135,7 +135,7 @@ def read_query(schema: type[T], request: Request) -> T:
 
 
 def read_form(schema: type[T], fields: Mapping[str, Any]) -> tuple[T | None, Errors]:
-    """Validate a form; for an invalid one return None and a message for each wrong field."""
+    """Validate a form. For an invalid one return None and a message for each wrong field."""
     try:
         return schema.model_validate(fields), {}
     except ValidationError as error:
@@ -205,7 +205,7 @@ class Page:
     find: Callable[..., Any]
 
     def show(self, console: Console, given: Context, **shown: Any) -> Response:
-        """Render it. Of `given` it takes its own arguments; the others have their defaults."""
+        """Render it. Of `given` it takes its own arguments. The others have their defaults."""
         takes = signature(self.find).parameters
         own = {name: value for name, value in given.items() if name in takes}
         with console.services.database.read(console.viewer) as session:

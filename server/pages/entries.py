@@ -56,7 +56,7 @@ def entry_context(session: Session, viewer: Viewer, submission: Submission) -> C
 def _parent(
     session: Session, viewer: Viewer, package: TrainingPackage, idea: IdeaView | None
 ) -> Context | None:
-    """The parent's entry and title; None without one that a viewer may read."""
+    """The parent's entry and title. None without one that a viewer may read."""
     parent = parent_of(session, viewer, package)
     if parent is None:
         return None
@@ -69,14 +69,14 @@ def _parent(
 
 
 def _gained(idea: IdeaView | None) -> Context | None:
-    """Seconds that an entry gained on its parent, in words; None where that is not known."""
+    """Seconds that an entry gained on its parent, in words. None where that is not known."""
     if idea is None or idea.gain is None:
         return None
     return gained_words(idea.gain.model_dump(), time_format([idea.seconds]))
 
 
 def trainings_table(benchmark: Benchmark) -> Context | None:
-    """How a benchmark trains code submissions; None for one that trains none."""
+    """How a benchmark trains code submissions. None for one that trains none."""
     policy = benchmark.trainings
     if policy is None:
         return None
@@ -137,7 +137,7 @@ def _in_short(measurements: Iterable[Context]) -> Context:
 
 
 def measured_curves(session: Session, submission: Submission) -> list[Context]:
-    """The curves of the measured runs that rank; of an unmeasured entry, of its latest report.
+    """The curves of the measured runs that rank. Of an unmeasured entry, of its latest report.
 
     Each is like a run of a submission. A code submission tells no epochs: its evaluations are
     counted.

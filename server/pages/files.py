@@ -31,7 +31,7 @@ from web.feed import (
 from web.formats import moment
 
 router = Routes(include_in_schema=False)
-# Crawlers may read every public page; sorted and filtered boards repeat the same board.
+# Crawlers may read every public page. Sorted and filtered boards repeat the same board.
 ROBOTS = """User-agent: *
 Disallow: /api/
 Disallow: /console

@@ -110,7 +110,7 @@ def _row(benchmark: Benchmark, count: Counts, held: DivisionRecords | None) -> d
 def _race(
     session: Session, times: Mapping[str, TimeFormat], lines: Iterable[VerificationLine]
 ) -> dict[str, Any] | None:
-    """The first verification with a run of two evaluations, which make a line; None without one."""
+    """The first verification with a run of two evaluations, which make a line. None without one."""
     for line in lines:
         if line.kind not in RACES:
             continue
@@ -121,7 +121,7 @@ def _race(
 
 
 def _chart(session: Session, times: Mapping[str, TimeFormat], line: VerificationLine) -> Chart:
-    """The curves of a verification; if it has ended, drawn once for each version of its board."""
+    """The curves of a verification. If it has ended, drawn once for each version of its board."""
 
     def draw() -> Chart:
         verification = find_verification(session, line.id)

@@ -106,7 +106,7 @@ def search_page(session: Session, services: Services, q: Words = "") -> Context:
 
 
 def near_names(words: str, names: Iterable[str]) -> list[str]:
-    """Up to five names that the words may have meant; one with an id in brackets by either."""
+    """Up to five names that the words may have meant. One with an id in brackets by either."""
     known: dict[str, str] = {}
     for name in names:
         title, _, rest = name.casefold().partition(" (")

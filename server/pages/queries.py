@@ -113,7 +113,7 @@ def _timed(entry: Context, name: str) -> Context:
     }
 
 
-# Of all runs of a submission together; a longer page is one that nobody reads.
+# Of all runs of a submission together. A longer page is one that nobody reads.
 MOST_EVALUATIONS = 5_000
 FEWEST_OF_A_RUN = 20
 MOST_CHECKS = 10
@@ -167,7 +167,7 @@ def submission_page_context(
 def submission_with_checks(session: Session, services: Services, submission: Submission) -> Context:
     """A submission and its latest verifications with their reasons, the newest first.
 
-    The published one is there however old it is; a submission may be verified without end.
+    The published one is there however old it is. A submission may be verified without end.
     """
     latest = latest_of(session, submission, most=MOST_CHECKS)
     checks = [line(session, each).model_dump(mode="json") for each in latest]
@@ -185,7 +185,7 @@ def submission_with_curves(session: Session, submission: Submission) -> list[Con
     """The runs of a submission with as many evaluations as a page shows, evenly apart.
 
     Those of an entry are its measured ones.
-    A run's "evaluations" is how many it has; "index" is the place of each, from 1. A log may have
+    A run's "evaluations" is how many it has. "index" is the place of each, from 1. A log may have
     100,000 of them, so one curve is in memory at a time.
     """
     if submission.trained_with == "package":
@@ -229,7 +229,7 @@ def sampled_curve(curve: Sequence[Sequence[Any]], most: int) -> list[Context]:
 
 
 def title_of(services: Services, benchmark_id: str) -> str:
-    """Title of a benchmark; the id of one that this server no longer has."""
+    """Title of a benchmark. The id of one that this server no longer has."""
     benchmark = services.benchmarks.get(benchmark_id)
     return benchmark_id if benchmark is None else benchmark.title
 
@@ -256,7 +256,7 @@ Table = Mapping[str, Any]
 
 
 def measured_beside(report: Table | None) -> dict[str, Any] | None:
-    """Precision, energy, power and memory of a report; None where nothing of it was measured.
+    """Precision, energy, power and memory of a report. None where nothing of it was measured.
 
     Energy, power and samples per joule are means over the runs that have them, memory the most.
     """

@@ -79,7 +79,7 @@ HashesPath = Annotated[str, Path(pattern=r"^[0-9a-f]{64}(\.\.[0-9a-f]{64})?$")]
 def package_page(
     session: Session, services: Services, viewer: Viewer, hashes: HashesPath
 ) -> Context | Response:
-    """Lead to a published code submission by its hash; compare two, named as in A..B."""
+    """Lead to a published code submission by its hash. Compare two, named as in A..B."""
     found = [_source(session, viewer, sha256) for sha256 in hashes.split("..")]
     if len(found) == 1:
         address = f"/submissions/{found[0].submission_id}?tab=system"

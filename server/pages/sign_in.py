@@ -118,7 +118,7 @@ def _find_token(services: Services, secret: str) -> Token:
 def sign_out(
     request: Request, services: ServicesDep, signed_in: SignedInDep, _form: FormDep
 ) -> RedirectResponse:
-    """End the user's sessions in every browser; with a worker's token this one alone.
+    """End the user's sessions in every browser. With a worker's token this one alone.
 
     Such a token lies on the host of a stranger, who could sign its user out again and again.
     """
@@ -244,7 +244,7 @@ def join_page(code: str, request: Request, services: ServicesDep) -> HTMLRespons
 
 @router.post(JOIN)
 def join_with(code: str, request: Request, services: ServicesDep, sent: FieldsDep) -> Response:
-    """Make the user and their session; the answer is their account, with the token, shown once.
+    """Make the user and their session. The answer is their account, with the token, shown once.
 
     No session's token is asked for: the browser's Origin says who sent this.
     """

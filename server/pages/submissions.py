@@ -89,7 +89,7 @@ def submission_page(
 
 
 def _held(session: Session, services: Services, submission: Submission) -> Context | None:
-    """The published record of a division, if it holds it or has a lower time; else None."""
+    """The published record of a division, if it holds it or has a lower time. Else None."""
     benchmark = services.benchmarks.get(submission.benchmark_id)
     if benchmark is None or submission.evidence != "published":
         return None
@@ -195,7 +195,7 @@ def _most_telling(submission: Submission, checks: Sequence[Context]) -> str | No
 
 @router.read("/submissions/{submission_id}/badge.svg")
 def badge(session: Session, services: Services, request: Request, submission_id: str) -> Response:
-    """SVG badge of a submission's state; caches revalidate it on every request."""
+    """SVG badge of a submission's state. Caches revalidate it on every request."""
     content = render("badge.svg", badge=_badge(session, services, submission_id))
     return tagged(request, content.encode(), "image/svg+xml")
 

@@ -58,14 +58,14 @@ def chosen_form(form: FormData) -> FormData:
 
 
 def _lacking(files: Chosen) -> str:
-    """Sentence on files without the one that says what they are; empty where there are none."""
+    """Sentence on files without the one that says what they are. Empty where there are none."""
     if not files:
         return ""
     return f"{names_text(sorted(files))}: no {CLAIM_FILE} and no {FILE} among them. "
 
 
 def files_of_folder(form: FormData, *, most_bytes: int) -> dict[str, bytes]:
-    """The files of a chosen folder by their names below it; little more than `most_bytes`."""
+    """The files of a chosen folder by their names below it. Little more than `most_bytes`."""
     files: dict[str, bytes] = {}
     left = most_bytes
     for name, part in _chosen(form).items():
@@ -95,7 +95,7 @@ def _chosen(form: FormData) -> dict[str, UploadFile]:
 
 
 def _files(form: FormData, field: str) -> list[UploadFile]:
-    """The files of a field; one in which nothing was chosen has an empty part."""
+    """The files of a field. One in which nothing was chosen has an empty part."""
     parts = form.getlist(field)
     return [part for part in parts if isinstance(part, UploadFile) and part.filename]
 
@@ -105,7 +105,7 @@ def _is_in_folder(part: UploadFile) -> bool:
 
 
 def _name_below(sent: str) -> str | None:
-    """A file's name below its folder; None for one that nobody hands in, such as a cache."""
+    """A file's name below its folder. None for one that nobody hands in, such as a cache."""
     parts = PurePosixPath(sent.replace("\\", "/")).parts
     inside = parts[1:] if len(parts) > 1 else parts
     if any(map(is_left_out, inside)):
@@ -127,7 +127,7 @@ def _claim_of(files: Chosen) -> str:
 
 
 def _listed_runs(claim: UploadFile) -> list[str] | None:
-    """Logs that a claim lists; None where it lists none, or is not one."""
+    """Logs that a claim lists. None where it lists none, or is not one."""
     content = claim.file.read(CLAIM_LIMIT_BYTES)
     claim.file.seek(0)
     try:
@@ -177,7 +177,7 @@ def submit_page(
 
 @router.post(ADDRESS)
 async def check_or_send(request: Request, console: SubmitterDep) -> Response:
-    """Check the chosen files and show every problem or a preview; with `send` store them."""
+    """Check the chosen files and show every problem or a preview. With `send` store them."""
     most = max(MOST_FILES, console.services.settings.max_log_files) + 3
     return await with_form(
         request, lambda form: _answer(request, console, form), max_files=most, parts=EXPECTED

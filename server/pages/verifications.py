@@ -1,4 +1,4 @@
-"""A verification's page, live while it runs; calibrations, workers, and checking a proof."""
+"""A verification's page, live while it runs. Calibrations, workers, and checking a proof."""
 
 from typing import Annotated, Literal
 from urllib.parse import urlencode
@@ -63,7 +63,7 @@ def shown_verification(
 
 
 def _parts(verification: Verification) -> list[str]:
-    """The ids of a head-to-head's verifications in order; none for other kinds."""
+    """The ids of a head-to-head's verifications in order. None for other kinds."""
     if verification.kind != HEAD_TO_HEAD.name:
         return []
     found = [each.id for each in verification.earlier_stages]
@@ -84,7 +84,7 @@ def replay_figure(session: Session, services: Services, verification_id: str) ->
 
 
 def _place(session: Session, verification: Verification) -> Context | None:
-    """Place of a verification in its queue, and its hardware class; None if it does not wait."""
+    """Place of a verification in its queue, and its hardware class. None if it does not wait."""
     found = read_place(session, verification.id) if verification.state == "queued" else None
     if found is None:
         return None
@@ -156,7 +156,7 @@ def calibration_page(
 def _second(
     session: Session, calibration: Calibration, judging: Calibration | None, other: str | None
 ) -> Calibration | None:
-    """The calibration to compare with; None for the runs of the benchmark's file."""
+    """The calibration to compare with. None for the runs of the benchmark's file."""
     if other and other != FILE:
         return queries.find_calibration(session, other)
     if other == FILE:
@@ -204,5 +204,5 @@ def worker_page(session: Session, name: str) -> Context:
 
 @public_page("/proof", "proof.html", to_all=True)
 def proof_page(services: Services) -> Context:
-    """The page that checks a proof in its reader's browser; nothing is sent to the server."""
+    """The page that checks a proof in its reader's browser. Nothing is sent to the server."""
     return {"keys": list_keys(services).model_dump_json(indent=1)}

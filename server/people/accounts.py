@@ -144,7 +144,7 @@ def require_person(user: User) -> None:
 
 
 def may_hold(user_role: str, token_role: str) -> bool:
-    """Whether a user of a role may have tokens of another; any user may have a worker's."""
+    """Whether a user of a role may have tokens of another. Any user may have a worker's."""
     return RANK[token_role] <= RANK[user_role]
 
 
@@ -159,7 +159,7 @@ TOKEN_PREFIX = "fl_"  # noqa: S105  a prefix, so that leaked tokens can be searc
 
 @dataclass(frozen=True)
 class NewToken:
-    """Token just made; `secret` is shown only once."""
+    """Token just made. `secret` is shown only once."""
 
     token: Token
     secret: str

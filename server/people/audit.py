@@ -61,7 +61,7 @@ def record(
     before: Values | None = None,
     after: Values | None = None,
 ) -> AuditRecord:
-    """Add a record of this transaction's change; it is kept if and only if that commits."""
+    """Add a record of this transaction's change. It is kept if and only if that commits."""
     session.flush()
     head = read_head(session)
     if actor.source is not None:
@@ -104,7 +104,7 @@ def audited(
     reason: str | None = None,
     **more: Any,
 ) -> Iterator[None]:
-    """Record the columns of a row that the block changes; without a change nothing.
+    """Record the columns of a row that the block changes. Without a change nothing.
 
     `more` is added to the record's `after`.
     """
@@ -170,7 +170,7 @@ def _tell_day_end(session: Session, head: Head, now: datetime) -> None:
 
 
 def read_head(reader: Session | Connection) -> Head:
-    """Last record; for an empty log a head with id 0."""
+    """Last record. For an empty log a head with id 0."""
     last = reader.execute(
         select(AuditRecord.id, AuditRecord.sha256).order_by(AuditRecord.id.desc()).limit(1)
     ).first()
@@ -203,7 +203,7 @@ def hashed_view(row: AuditRecord) -> dict[str, Any]:
 
 
 def redact(session: Session, rename: Callable[[Any], Any]) -> dict[int, str]:
-    """Rename in every record; returns the hashes of those that changed, as they now are.
+    """Rename in every record. Returns the hashes of those that changed, as they now are.
 
     The record of an erasure keeps these hashes, so that the chain stays whole (check_chain). The
     trigger that refuses changes is away for this transaction's moment alone.
@@ -258,7 +258,7 @@ class AuditRecordView(Schema):
 
 
 class AuditList(Schema):
-    """A page of the log, newest first; `next_before` requests the next page."""
+    """A page of the log, newest first. `next_before` requests the next page."""
 
     records: list[AuditRecordView]
     next_before: int | None
@@ -289,7 +289,7 @@ def list_audit(
     action: Annotated[str | None, Query(max_length=50)] = None,
     subject: Annotated[str | None, Query(max_length=200)] = None,
 ) -> AuditList:
-    """List changes with actor and reason, newest first; by name, action and id of the subject."""
+    """List changes with actor and reason, newest first. By name, action and id of the subject."""
     query = select(AuditRecord).order_by(AuditRecord.id.desc()).limit(limit + 1)
     if before is not None:
         query = query.where(AuditRecord.id < before)

@@ -225,7 +225,7 @@ def set_mark(response: Response, request: Request, settings: Settings, token: To
 
 
 def clear_mark(response: Response, request: Request, settings: Settings) -> None:
-    """Delete the cookie with the user's name; also after a session has ended by itself."""
+    """Delete the cookie with the user's name. Also after a session has ended by itself."""
     if MARK in request.cookies:
         secure = is_secure(request, settings)
         response.delete_cookie(MARK, path="/", secure=secure, samesite="strict")
@@ -240,7 +240,7 @@ class Notice:
 
 
 def leave_notice(request: Request, notice: Notice) -> None:
-    """Put a notice for the next page into the session; its secret never."""
+    """Put a notice for the next page into the session. Its secret never."""
     request.session[NOTICE] = notice.text[:LONGEST_NOTICE]
 
 
@@ -253,7 +253,7 @@ def take_notice(request: Request) -> Notice | None:
 def require_same_origin(request: Request, settings: Settings) -> None:
     """Raise NotAllowedError unless the browser says that one of our pages sent this.
 
-    Every browser of today sends Origin with a form; a request without either header is refused.
+    Every browser of today sends Origin with a form. A request without either header is refused.
     """
     site = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")
@@ -437,7 +437,7 @@ AnybodyDep = Annotated[Viewer, Depends(anybody)]
 OPEN = frozenset(
     {"/healthz", "/readyz", "/favicon.ico", "/robots.txt", "/.well-known/security.txt"}
 )
-# Signing in, joining and links in mails; a worker's lease is a secret of its own.
+# Signing in, joining and links in mails. A worker's lease is a secret of its own.
 OPEN_UNDER = (f"{SIGN_IN}/", "/join/", "/mail/", "/static/", "/api/v1/attempts/")
 METRICS = "/metrics"
 # A stranger who asks for something else than a page gets no redirect.

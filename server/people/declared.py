@@ -48,7 +48,7 @@ class Form:
     """The console's form of a change: its address, the page around it, and the words after it.
 
     `done` is a format of the change's result and its arguments, as "Token {0.id} of {body.user}",
-    or a function of both; without it there are no words. `once` names the field of the result that
+    or a function of both. Without it there are no words. `once` names the field of the result that
     is shown only once. `page` is shown again if the change is refused, and afterwards unless `to`
     names another one. On a page that is not the console's, a refusal is an error of its own.
     `renamed` has the names on the page of fields that the body calls otherwise, `asked` the fields

@@ -42,7 +42,7 @@ from server.people.users import CONSOLE, ONE, UserErasure, UserView, find_person
 router = Routes(tags=["users"])
 
 ASKED = "user.ask-erasure"
-# Names, and prose about people's actions; the content of submissions is not among them.
+# Names, and prose about people's actions. The content of submissions is not among them.
 COLUMNS: tuple[InstrumentedAttribute[Any], ...] = (
     Verification.reason,
     Verification.reasons,
@@ -73,7 +73,7 @@ Rename = Callable[[Any], Any]
     role="submitter",
 )
 def ask_erasure(session: Session, caller: Caller) -> None:
-    """Note that a person asks for their erasure; an admin decides."""
+    """Note that a person asks for their erasure. An admin decides."""
     if asked_at(session, caller.name) is None:
         subject = Subject("user", caller.name)
         record(session, caller, ASKED, subject)

@@ -176,7 +176,7 @@ def create_invitation(
 
 
 def _remark_on(session: Session, made: Invitation) -> str | None:
-    """Warning that packages of those who join will wait for an organiser, one by one; else None."""
+    """Warning that packages of those who join will wait for an organiser, one by one. Else None."""
     if made.known or made.role != "submitter":
         return None
     trains = {(worker.box or {}).get("entries", "off") for worker in Fleet.read(session).recent}
@@ -208,7 +208,7 @@ def _organisation(session: Session, caller: Caller, name: str | None) -> int | N
 
 @router.read("/invitations", role="organiser")
 def list_invitations(session: Session, caller: Caller) -> InvitationList:
-    """List the links by which people join that the caller made, newest first; an admin sees all."""
+    """List the links by which people join that the caller made, newest first. An admin sees all."""
     query = select(Invitation).order_by(Invitation.id.desc())
     if not caller.is_admin:
         query = query.where(Invitation.made_by == caller.user_id)

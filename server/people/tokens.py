@@ -1,4 +1,4 @@
-"""Tokens with their lineage: make, list and revoke them; and one's own account."""
+"""Tokens with their lineage: make, list and revoke them. And one's own account."""
 
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -141,7 +141,7 @@ def require_maker(session: Session, token_id: int) -> Token:
 
 
 def revoke_line(session: Session, actor: Actor, token_id: int) -> list[int]:
-    """Revoke a token and all that descend from it; return the ids of those that still worked.
+    """Revoke a token and all that descend from it. Return the ids of those that still worked.
 
     Links by which people join, made with any of them, end too.
     """
@@ -168,7 +168,7 @@ def _line(session: Session, token_id: int) -> set[int]:
     return set(session.scalars(select(line.c.id)))
 
 
-# Roles of tokens that an organiser may give and end, and roles of their users; beside one's own.
+# Roles of tokens that an organiser may give and end, and roles of their users. Beside one's own.
 ORGANISERS_GIVE = ("submitter", "worker")
 
 
@@ -328,7 +328,7 @@ def _own_expiry(held: Token, days: float | None) -> datetime | None:
 def record_new_token(
     session: Session, actor: Actor, token: Token, *, new_user: bool = False
 ) -> None:
-    """Write to the audit log that a token was made; its secret is not in it."""
+    """Write to the audit log that a token was made. Its secret is not in it."""
     more: dict[str, Any] = {"new_user": True} if new_user else {}
     record_new(session, actor, "token.create", token, user=token.user.name, **more)
 
@@ -364,7 +364,7 @@ def _name_or_none(fields: Fields) -> dict[str, str | None]:
     method="PATCH",
 )
 def change_me(session: Session, caller: Caller, body: MeChange) -> MeView:
-    """Change the name that readers see beside my results; null for that of the account."""
+    """Change the name that readers see beside my results. Null for that of the account."""
     user = session.get_one(User, caller.user_id)
     with audited(session, caller, "user.update", user):
         set_display_name(session, user, body.display_name)

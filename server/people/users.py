@@ -1,4 +1,4 @@
-"""Read and change users and organisations, for admins; read and approve users, for organisers."""
+"""Read and change users and organisations, for admins. Read and approve users, for organisers."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -101,7 +101,7 @@ class UserKnownChange(Body):
 
 
 class UserView(Schema):
-    """A user; the e-mail is for admins. `role` is the highest that their tokens may have.
+    """A user. The e-mail is for admins. `role` is the highest that their tokens may have.
 
     Readers see the `display_name` in place of the name. Code submissions of a user who is known
     since `known_at` go to workers without a memory cgroup too. `tokens` counts those that are
@@ -169,7 +169,7 @@ def find_person(session: Session, name: str) -> User:
 
 @router.read("/users/{user_name}", role="organiser")
 def get_user(session: Session, caller: Caller, user_name: str) -> UserView:
-    """Read a user; the e-mail is for admins."""
+    """Read a user. The e-mail is for admins."""
     found = find_user(session, user_name)
     return _views(session, select(User).where(User.id == found.id), by=caller)[0]
 
@@ -237,7 +237,7 @@ def list_organisations(session: Session) -> OrganisationList:
     status=201,
 )
 def create_user(session: Session, caller: Caller, body: UserCreate) -> UserView:
-    """Create a user; tokens are made separately."""
+    """Create a user. Tokens are made separately."""
     require_new_name(session, body.name)
     user = User(
         name=body.name,

@@ -83,7 +83,7 @@ def accept(services: Services, caller: Caller, upload: Upload, *, key: str | Non
     try:
         accepted = accepted or _store(check_upload(services, caller, upload), key)
     except (IntegrityError, ConflictError):
-        # Two requests under one key came at the same time; the other one won.
+        # Two requests under one key came at the same time. The other one won.
         accepted = find()
         if accepted is None:
             raise
@@ -212,7 +212,7 @@ def _store(new: Checked, key: str | None) -> Accepted:
             refuse_same_logs(session, submission)
             emit(session, SubmissionAccepted(submission))
             _link_or_verify(session, new, submission)
-        # Last, so that a failure leaves no file; before the commit, so that a stored submission
+        # Last, so that a failure leaves no file. Before the commit, so that a stored submission
         # always has its files.
         services.artifacts.keep(upload.staged)
     if benchmark.benchmark_id not in services.benchmarks:
@@ -296,7 +296,7 @@ def _link_or_verify(session: Session, new: Checked, submission: Submission) -> N
 
 
 def reserve(session: Session, new: Checked, submission: Submission) -> float | None:
-    """Accelerator seconds of the first verification on the submitter's quota; None if not counted.
+    """Accelerator seconds of the first verification on the submitter's quota. None if not counted.
 
     Raises UsedUpError or NotAllowedError without room for them.
     """

@@ -150,7 +150,7 @@ def _no_worker(
 def refuse_known(session: Session, caller: Caller, package: TrainingPackage) -> None:
     """Raise ConflictError for a package that somebody handed in before.
 
-    Its owner may hand it in again for another hardware class; more runs on one are asked for.
+    Its owner may hand it in again for another hardware class. More runs on one are asked for.
     """
     statement = select(TrainingPackage, Submission.user_id).join(
         Submission, Submission.id == TrainingPackage.submission_id
@@ -240,14 +240,14 @@ MOST_LINES = 4_000
 
 @dataclass(frozen=True)
 class FileDifference:
-    """A file that differs, with its lines as a unified diff; None of one too long to compare."""
+    """A file that differs, with its lines as a unified diff. None of one too long to compare."""
 
     name: str
     lines: tuple[tuple[LineKind, str], ...] | None
 
 
 def difference(old: Mapping[str, str], new: Mapping[str, str]) -> list[FileDifference]:
-    """Files of two packages that differ, by name; one that is not there counts as empty."""
+    """Files of two packages that differ, by name. One that is not there counts as empty."""
     found, budget = [], MOST_LINES
     for name in sorted(old.keys() | new.keys()):
         before, after = old.get(name, ""), new.get(name, "")
@@ -260,7 +260,7 @@ def difference(old: Mapping[str, str], new: Mapping[str, str]) -> list[FileDiffe
 
 
 def _lines(before: str, after: str) -> Iterator[tuple[LineKind, str]]:
-    """Lines of a unified diff without its head, each with its sign; `\\n` alone ends a line."""
+    """Lines of a unified diff without its head, each with its sign. `\\n` alone ends a line."""
     diff = difflib.unified_diff(before.split("\n"), after.split("\n"), lineterm="")
     for line in list(diff)[2:]:
         yield _KINDS[line[0]], line

@@ -190,7 +190,7 @@ def _narrowed(query: Select[Any], wanted: SubmissionQuery) -> Select[Any]:
 
 
 def list_verifications(session: Session, wanted: VerificationQuery) -> Page:
-    """A page of verifications, newest first; calibrations have no submission."""
+    """A page of verifications, newest first. Calibrations have no submission."""
     query = (
         select(*_OF_VERIFICATION)
         .join(BenchmarkDefinition, BenchmarkDefinition.sha256 == Verification.benchmark_sha256)

@@ -53,7 +53,7 @@ class Spent:
 
 
 def default_allowances(settings: Settings) -> dict[Measure, int | None]:
-    """Return the limits of a user without an override; None is no limit."""
+    """Return the limits of a user without an override. None is no limit."""
     allowed: dict[Measure, int | str] = {
         "submissions_per_day": settings.quota_submissions_per_day,
         "gpu_seconds_per_month": settings.quota_gpu_seconds_per_month,
@@ -62,7 +62,7 @@ def default_allowances(settings: Settings) -> dict[Measure, int | None]:
 
 
 def _allowed(session: Session, settings: Settings, user_id: int, measure: Measure) -> int | None:
-    """The limit of a user; None is no limit."""
+    """The limit of a user. None is no limit."""
     override = session.get_one(User, user_id).quota or {}
     return override.get(measure, default_allowances(settings)[measure])
 
@@ -149,7 +149,7 @@ def use_of_submissions(session: Session, settings: Settings, user_id: int) -> Us
 def use_of_gpu_seconds(
     session: Session, settings: Settings, user_id: int, *, wanted: float = 0.0
 ) -> UseView:
-    """Accelerator seconds of the last 30 days; verifications under way count their estimate."""
+    """Accelerator seconds of the last 30 days. Verifications under way count their estimate."""
     allowed = _allowed(session, settings, user_id, "gpu_seconds_per_month")
     spent = list(_spent(session, user_id))
     used = sum(each.gpu_seconds for each in spent)

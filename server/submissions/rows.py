@@ -116,13 +116,13 @@ def _value_of(value: Any) -> Any:
 
 
 def source_row(benchmark_id: str, commit: str | None) -> Row | None:
-    """Known archive of a result, in the stored form; None without one."""
+    """Known archive of a result, in the stored form. None without one."""
     source = find_source(benchmark_id, commit)
     return None if source is None else {"name": source.name, "url": source.url, "commit": commit}
 
 
 def find_source(benchmark_id: str, commit: str | None) -> Source | None:
-    """The known archive that has a commit and results of a benchmark; None where there is none."""
+    """The known archive that has a commit and results of a benchmark. None where there is none."""
     fitting = (each for each in known_sources() if re.fullmatch(each.benchmarks, benchmark_id))
     return next((source for source in fitting if commit in source.commits), None)
 

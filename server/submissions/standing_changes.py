@@ -81,7 +81,7 @@ def withdraw_submission(
 ) -> SubmissionView:
     """Withdraw a submission, for its submitter and organisers. It stays readable, unranked.
 
-    Its queued verifications are cancelled; a replay that has begun goes on. Only an organiser can
+    Its queued verifications are cancelled. A replay that has begun goes on. Only an organiser can
     undo it.
     """
     # A replay that goes on counts, or an unlucky one would be withdrawn and requested again.
@@ -233,7 +233,7 @@ def is_waived(submission: Submission, result: Mapping[str, Any]) -> bool:
 def configuration_sha256(
     benchmark: Benchmark, claim: Claim, package: TrainingPackage | None = None
 ) -> str | None:
-    """Key of what would be trained for a submission; None where its own training is unknown."""
+    """Key of what would be trained for a submission. None where its own training is unknown."""
     if package is None:
         if claim.trained_with != "reference" or claim.kind == "inference":
             return None
@@ -247,7 +247,7 @@ def configuration_sha256(
 
 
 def mark_duplicate(session: Session, submission: Submission) -> bool:
-    """Link a submission to the live original of its configuration; returns if there is one."""
+    """Link a submission to the live original of its configuration. Returns if there is one."""
     benchmark = definition(session, submission.benchmark_sha256)
     original = find_original(session, submission, benchmark)
     if original is None:
@@ -259,7 +259,7 @@ def mark_duplicate(session: Session, submission: Submission) -> bool:
 def find_original(
     session: Session, submission: Submission, benchmark: Benchmark, *, is_back: bool = False
 ) -> Submission | None:
-    """The earlier live one of a submission's configuration and rules; None under embargo.
+    """The earlier live one of a submission's configuration and rules. None under embargo.
 
     Nobody may learn there what others have handed in. To one that was withdrawn and `is_back`, each
     that is live is earlier.
@@ -334,7 +334,7 @@ def replace_timeless(session: Session, submission: Submission) -> None:
 
 
 def replace_original(session: Session, original: Submission) -> None:
-    """Make the oldest live duplicate the original; it takes over the runs, or is trained."""
+    """Make the oldest live duplicate the original. It takes over the runs, or is trained."""
     if original.configuration_sha256 is None:
         return
     session.flush()

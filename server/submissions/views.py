@@ -61,7 +61,7 @@ def result_view(submission: Submission, price: SystemPrice) -> ResultView | Infe
 
 
 def cost_basis(system: dict[str, Any], price: SystemPrice) -> CostBasisView | None:
-    """Basis of a cost at a price; None without a price."""
+    """Basis of a cost at a price. None without a price."""
     if price.usd_per_hour is None:
         return None
     if price.entry is None:
@@ -195,7 +195,7 @@ def package_view(
 
 # Figures of a run that a verdict rests on: epochs, times and quality.
 JUDGED = ("reached", "tta_seconds", "epochs_to_target", "best_quality")
-# Two machines' last digits may differ; a figure that anybody reads does not.
+# Two machines' last digits may differ. A figure that anybody reads does not.
 RELATIVE_TOLERANCE = 1e-9
 
 

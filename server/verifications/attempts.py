@@ -153,7 +153,7 @@ LeasedDep = Annotated[Leased, Depends(_read_lease)]
 
 @router.post("/attempts/{attempt_id}/evaluations")
 def post_events(services: ServicesDep, leased: LeasedDep, body: EvaluationBatch) -> BatchAnswer:
-    """Post events of a replay, with the claim's token and fence; no events: a heartbeat."""
+    """Post events of a replay, with the claim's token and fence. No events: a heartbeat."""
     arrived_at = moment_of_reading()
     with services.database.write_beside() as session:
         return _record_events(session, leased, body, arrived_at=arrived_at)
@@ -265,7 +265,7 @@ def mark_worker(session: Session, name: str, state: str) -> None:
 
 
 def as_followed(attempt: Attempt, failure: Failure) -> Failure:
-    """Failure of an attempt; its next step promises no further attempt after the last one."""
+    """Failure of an attempt. Its next step promises no further attempt after the last one."""
     return replace(failure, next_step=NONE_LEFT) if is_spent(attempt, failure) else failure
 
 

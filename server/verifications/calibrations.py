@@ -272,7 +272,7 @@ def _require_trainable(benchmark: Benchmark, batch_sizes: Sequence[int]) -> None
 
 
 def _precision_to_train(benchmark: Benchmark, wanted: PrecisionName | None) -> PrecisionName | None:
-    """Precision to tell the reference; None for its own. Raises ContentError for another one."""
+    """Precision to tell the reference. None for its own. Raises ContentError for another one."""
     try:
         return reference_of(benchmark).told(check_precision(benchmark, wanted))
     except RuleError as error:
@@ -330,7 +330,7 @@ def keep_runs(session: Session, verification: Verification, report: ReplayReport
 def summary(
     calibration: Calibration, *, finished: int, offered: Mapping[str, Benchmark]
 ) -> CalibrationSummary:
-    """Summary of a calibration; `offered` are the current benchmark definitions by id."""
+    """Summary of a calibration. `offered` are the current benchmark definitions by id."""
     adopter, current = calibration.adopter, offered.get(calibration.benchmark_id)
     replay = None if current is None else current.replay
     own_precision = None if replay is None else next(iter(replay.precisions), None)

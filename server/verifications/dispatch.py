@@ -80,7 +80,7 @@ class Dispatcher:
         self._settle_boards = settle_boards
         self._versions: int | None = None
         self._settled_at = time.monotonic()
-        # How far this process's clock is ahead of the database's; negative where it is behind.
+        # How far this process's clock is ahead of the database's. Negative where it is behind.
         self.clock_ahead_seconds = 0.0
         self._thread = PeriodicThread(
             "dispatch",
@@ -97,7 +97,7 @@ class Dispatcher:
 
     @property
     def seconds_since_round(self) -> float | None:
-        """Seconds since a round last succeeded; None before the first."""
+        """Seconds since a round last succeeded. None before the first."""
         return None if self._round_ended_at is None else time.monotonic() - self._round_ended_at
 
     @property
@@ -252,7 +252,7 @@ class PollDesk:
         self._looking = asyncio.Lock()
 
     async def wait(self, name: str, seconds: float) -> str | None:
-        """The attempt that waits for a worker; None if there is none within these seconds."""
+        """The attempt that waits for a worker. None if there is none within these seconds."""
         since = time.monotonic()  # An earlier look may show an attempt that this worker has ended.
         give_up_at = since + seconds
         while True:

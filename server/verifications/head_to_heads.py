@@ -132,7 +132,7 @@ class FirstPlace:
     outdated: tuple[str, ...] = ()
 
     def why_not_first(self, submission_id: str, seconds: float) -> str | None:
-        """Why a row with a lower time than the holder's is not first; None for other rows."""
+        """Why a row with a lower time than the holder's is not first. None for other rows."""
         if self.holder is None or submission_id == self.holder.submission_id:
             return None
         if seconds >= self.holder.seconds:
@@ -463,7 +463,7 @@ def contest_of(session: Session, verification: Verification) -> Contest:
 
 
 def told_numbers(verification: Verification) -> dict[str, float]:
-    """The figures of a verdict; empty before it."""
+    """The figures of a verdict. Empty before it."""
     for reason in verification.reasons:
         if reason["code"] == "head_to_head_time":
             return dict(reason["numbers"])

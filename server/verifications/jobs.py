@@ -37,7 +37,7 @@ RUN_START_SECONDS = 60.0  # Allowance of a run beside its limit: starting, loadi
 
 
 def why_over_limit(attempt: Attempt, *, now: datetime) -> str | None:
-    """Reason to end a running attempt that is over a limit; None while it is in time.
+    """Reason to end a running attempt that is over a limit. None while it is in time.
 
     The whole attempt has its verification's limit. The current run has the benchmark's, counted
     from its announcement, so that a hung training ends although its worker keeps posting.

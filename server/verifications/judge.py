@@ -194,7 +194,7 @@ def _begin_cross_check(
     report: ReplayReport,
     verdict: Verdict,
 ) -> tuple[bool, Reason | None]:
-    """Queue the drawn cross-checks; returns if the verdict waits for them, and why it stays open.
+    """Queue the drawn cross-checks. Returns if the verdict waits for them, and why it stays open.
 
     Rejected runs are all trained again, unless an organisers' worker trained them. Only replays
     are repeated, so of other jobs only an organisers' worker is believed.
@@ -249,7 +249,7 @@ def _end_cross_check(
     report: ReplayReport,
     verdict: Verdict,
 ) -> None:
-    """Compare a run that was trained again with the first one; then settle the waiting verdict.
+    """Compare a run that was trained again with the first one. Then settle the waiting verdict.
 
     If they differ, a worker of a third owner decides, and the contradicted worker is paused.
     """
@@ -439,7 +439,7 @@ def _check_claim(session: Session, submission: Submission, verification: Verific
 
 
 def _show_determinism(submission: Submission, verdict: Verdict) -> None:
-    """Show or strike the word `deterministic` of a package; a struck one stays struck."""
+    """Show or strike the word `deterministic` of a package. A struck one stays struck."""
     package = submission.package
     for reason in verdict.reasons:
         word = DETERMINISM.get(reason.code)

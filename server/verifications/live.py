@@ -44,7 +44,7 @@ class Position:
 
 
 def parse_position(last_event_id: str | None) -> Position:
-    """Parse a Last-Event-ID into a position; the beginning if it is absent or malformed."""
+    """Parse a Last-Event-ID into a position. The beginning if it is absent or malformed."""
     attempt, _, sequence = (last_event_id or "").partition(".")
     try:
         position = Position(int(attempt), int(sequence))

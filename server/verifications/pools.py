@@ -84,7 +84,7 @@ def timed_runs(
 
 
 class Spreads:
-    """Spread of each hardware class; below ten runs, that of the calibrated epochs."""
+    """Spread of each hardware class. Below ten runs, that of the calibrated epochs."""
 
     def __init__(self, session: Session, benchmark: Benchmark) -> None:
         self._calibrated = calibrated_spread(benchmark)
@@ -101,7 +101,7 @@ class Spreads:
         self._of_class = {name: pooled_spread(those.values()) for name, those in pools.items()}
 
     def of(self, hardware_class: str) -> Spread | None:
-        """Spread of one run's log time on a class; None without a basis for it."""
+        """Spread of one run's log time on a class. None without a basis for it."""
         return self._of_class.get(hardware_class) or self._calibrated
 
 
@@ -306,7 +306,7 @@ def follow_evidence(session: Session, submission: Submission) -> None:
 
 
 def _status_of(session: Session, submission: Submission, published: Verification | None) -> str:
-    """The published verdict; before one, whether it is verified or has taken over measured runs."""
+    """The published verdict. Before one, whether it is verified or has taken over measured runs."""
     if published is not None and published.submission_id == submission.id:
         return str(published.outcome)
     checks = (each for each in submission.verifications if checks_claim(each, submission))

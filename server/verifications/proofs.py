@@ -70,7 +70,7 @@ from server.verifications.views import shown_report
 
 
 class KeyView(Schema):
-    """A public key in hex; `id` is the first 16 hex digits of its SHA-256."""
+    """A public key in hex. `id` is the first 16 hex digits of its SHA-256."""
 
     id: str
     algorithm: Literal["ed25519"] = "ed25519"
@@ -100,7 +100,7 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
 Format = Annotated[
     Literal["zip", "dsse"], Query(alias="format", description="dsse: the envelope alone.")
 ]
-# A zip must say when a file was made; the earliest moment it can say is the same every time.
+# A zip must say when a file was made. The earliest moment it can say is the same every time.
 MOMENT = (1980, 1, 1, 0, 0, 0)
 IN_MEMORY_BYTES = 8 * MIB
 
@@ -158,7 +158,7 @@ def _text(moment: datetime | None) -> str | None:
 
 
 def _contest_part(session: Session, verification: Verification) -> Table:
-    """What decided a head-to-head besides its own runs; empty for other jobs."""
+    """What decided a head-to-head besides its own runs. Empty for other jobs."""
     if verification.against_id is None:
         return {}
     contest = contest_of(session, verification)
@@ -307,7 +307,7 @@ def _files(submission: dict[str, Any]) -> tuple[str, ...]:
 
 
 def current_signer(services: Services) -> Signer:
-    """Signer of the current key; lists its public half."""
+    """Signer of the current key. Lists its public half."""
     signer = load_signer(services.settings.signing_key_path)
     with services.database.read() as session:
         known = session.get(SigningKey, signer.key_id) is not None
@@ -377,7 +377,7 @@ def list_keys(services: ServicesDep) -> KeyList:
 
 
 def write_bundle(proof: bytes, files: Iterable[str], artifacts: ArtifactStore) -> IO[bytes]:
-    """Write the zip of a proof and of the stored files of these hashes; at its beginning."""
+    """Write the zip of a proof and of the stored files of these hashes. At its beginning."""
     target = SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)  # noqa: SIM115  the caller closes it
     try:
         with zipfile.ZipFile(target, "w") as bundle:

@@ -372,7 +372,7 @@ def owners_at(
     """Owners who cannot check a run of a verification, with the members of their organisations.
 
     Those are the owners of workers that trained the verification, or this run of it again, and its
-    submitter. `seeds` has the seed of the run; without one, no owner is out for a cross-check.
+    submitter. `seeds` has the seed of the run. Without one, no owner is out for a cross-check.
     """
     trained = session.execute(
         select(WorkerRow.user_id, Verification)
@@ -418,7 +418,7 @@ class QueuedView(WorkView):
     """A queued attempt. `position` counts from 1 within its hardware class, in fair order.
 
     `expected_start` is by the median length of recent attempts of the same kind, benchmark and
-    hardware class; None, with `why_unknown`, without a basis for it. `attempt` is above 1 if an
+    hardware class. None, with `why_unknown`, without a basis for it. `attempt` is above 1 if an
     earlier one failed without charge to a quota. `by_organiser`: an organiser requested it.
     """
 
@@ -534,7 +534,7 @@ class _Queue:
     def view(
         self, wanted: str | None, *, shown: int | None = None, only: str | None = None
     ) -> ClassQueueView:
-        """View of a class's queue; None stands for attempts of any class, so all workers count.
+        """View of a class's queue. None stands for attempts of any class, so all workers count.
 
         It lists the first so many that are `shown`, or only one verification's.
         """
@@ -561,7 +561,7 @@ class _Queue:
         )
 
     def _listed(self, wanted: str | None, places: Sequence[tuple[int, Any]]) -> list[QueuedView]:
-        """Views of some places; attempts that are gone meanwhile are left out."""
+        """Views of some places. Attempts that are gone meanwhile are left out."""
         ids = [row.id for _, row in places]
         attempts = {row.id: row for row in read_attempts(self.session, Attempt.id.in_(ids))}
         views = []
@@ -573,7 +573,7 @@ class _Queue:
         return views
 
     def _expect(self, wanted: str | None, position: int) -> tuple[datetime | None, str | None]:
-        """When the attempt at a place of a line starts; None, and why, if nothing can tell.
+        """When the attempt at a place of a line starts. None, and why, if nothing can tell.
 
         That is when those before it have ended: their number times the median of those that
         ended lately, shared by the workers that may take it.
@@ -678,7 +678,7 @@ class Waits:
         return Fleet.read(self._session), max(count - 1, 0)
 
     def reason(self, verification: Verification) -> str | None:
-        """Reason why a verification is still queued and the remedy; None unless it is queued."""
+        """Reason why a verification is still queued and the remedy. None unless it is queued."""
         if verification.state != "queued":
             return None
         fleet, others = self._facts

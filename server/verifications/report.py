@@ -213,7 +213,7 @@ def why_refused(
     *,
     slack_seconds: float,
 ) -> str | None:
-    """Reason to refuse a report, naming run and field; None for a credible one."""
+    """Reason to refuse a report, naming run and field. None for a credible one."""
     verification = attempt.verification
     benchmark, submission = benchmark_of(session, verification), verification.submission
     division = benchmark.divisions[0] if submission is None else submission.division
@@ -352,7 +352,7 @@ def _report_of(session: Session, verification_id: str) -> ReplayReport | None:
 def _calibrated_off_clock(
     session: Session, verification: Verification, benchmark: Benchmark, hardware_class: str
 ) -> Sequence[OffClock]:
-    """Off-clock seconds of calibrated runs of a class; empty without an adopted calibration.
+    """Off-clock seconds of calibrated runs of a class. Empty without an adopted calibration.
 
     A benchmark's own file holds no ledgers.
     """

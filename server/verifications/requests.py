@@ -215,7 +215,7 @@ def request_verification(
     """Request a replay of a submission, or a measurement of its latency.
 
     The answer seals the drawn runs and seeds. A submitter may request the first verification of
-    their own submission, which counts against their quota; organisers may request any.
+    their own submission, which counts against their quota. Organisers may request any.
     """
     wanted = body or VerificationCreate()
     submission, reserved = find_submission(session, submission_id), None
@@ -286,7 +286,7 @@ def why_no_room(
     submission: Submission,
     kind: str | None = None,
 ) -> str | None:
-    """Reason why this caller cannot have a job about a submission, or its check; None if they can.
+    """Reason why this caller cannot have a job about a submission, or its check. None if they can.
 
     Reads without a lock, for a page: the request itself decides. Organisers have no quota.
     """

@@ -50,7 +50,7 @@ Status = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
 class BatchCreate(Body):
     """Submissions to verify: a list of them, or those of a benchmark, by status.
 
-    A "replay" trains the reference as each claim says; a "latency" times its trained model.
+    A "replay" trains the reference as each claim says. A "latency" times its trained model.
     """
 
     model_config = example(benchmark="digits", status="verified", reason="new driver", dry_run=True)
@@ -200,7 +200,7 @@ def _decided_words(decided: VerificationView, body: DecisionCreate, **_given: An
 def decide_verification(
     session: Session, caller: Caller, verification_id: str, body: DecisionCreate
 ) -> VerificationView:
-    """Publish the verdict of a rerun, or keep the published one; with the reason."""
+    """Publish the verdict of a rerun, or keep the published one. With the reason."""
     verification = find_verification(session, verification_id)
     submission = require_submission(verification)
     require_pending(verification)

@@ -59,7 +59,7 @@ class BoardSettler:
         self._settled: dict[str, int] = {}  # The version read before.
 
     def settle(self, *, every: bool = False) -> bool:
-        """Queue the references and head-to-heads that are due; returns if any may be.
+        """Queue the references and head-to-heads that are due. Returns if any may be.
 
         It looks at boards that have changed, or at `every` one. A board that fails keeps no other
         board from being settled.

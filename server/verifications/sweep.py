@@ -95,7 +95,7 @@ def _fail(
 
 
 def last_heard(session: Session, attempt: Attempt) -> str | None:
-    """Last events of an attempt, a line each; None without events."""
+    """Last events of an attempt, a line each. None without events."""
     rows = session.execute(
         select(ReplayEventRow.event, ReplayEventRow.created_at)
         .where(ReplayEventRow.attempt_id == attempt.id)
@@ -165,7 +165,7 @@ def _end_waiting(session: Session, attempt: Attempt, why: Reason) -> None:
 def _end_each(
     database: Database, attempt_ids: Iterable[str], stop: Callable[[Session, Attempt], None]
 ) -> int:
-    """End each attempt in a transaction of its own; returns how many were ended."""
+    """End each attempt in a transaction of its own. Returns how many were ended."""
     ended = 0
     for attempt_id in attempt_ids:
         try:

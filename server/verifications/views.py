@@ -74,7 +74,7 @@ Limit = Annotated[int, Query(ge=1, le=100)]
 def attempt_view(attempt: Attempt) -> AttemptView:
     """View of a stored attempt."""
     failure = attempt.failure
-    # Events show a running attempt's evaluations; repeating them here would double each.
+    # Events show a running attempt's evaluations. Repeating them here would double each.
     last = attempt.last_evaluation if failure is not None else None
     shows_output = _shows_output(attempt.verification)
     return AttemptView.of(
@@ -151,7 +151,7 @@ def shown_report(verification: Verification) -> Any:
 
 
 def decision_view(verification: Verification) -> DecisionView | None:
-    """Decision about a verdict; None for a verification without one."""
+    """Decision about a verdict. None for a verification without one."""
     word = decision_word(verification, verification.submission)
     if word is None:
         return None
@@ -180,7 +180,7 @@ def _head_to_head_view(
 def factor_views(
     verification: Verification, benchmark: Benchmark, report: ReplayReport | None
 ) -> list[FactorView]:
-    """Effects of a code submission's factors; empty for another job and before a report."""
+    """Effects of a code submission's factors. Empty for another job and before a report."""
     if verification.kind != ABLATION.name or report is None:
         return []
     effects = factor_effects(benchmark, trainings_of(verification), report)
@@ -214,7 +214,7 @@ def get_verification(session: Session, verification_id: str) -> VerificationView
     return view(session, find_verification(session, verification_id))
 
 
-# Weight of the reasons that decide an outcome; other outcomes are left open by some reason.
+# Weight of the reasons that decide an outcome. Other outcomes are left open by some reason.
 DECIDING_WEIGHTS = {
     "verified": "supports",
     "rejected": "rejects",
@@ -253,7 +253,7 @@ class VerificationLine(BaseModel):
 def latest_verdicts(
     session: Session, *, limit: int, benchmark_id: str | None = None
 ) -> list[VerificationLine]:
-    """Latest verdicts about submissions, newest first; of one benchmark or of all."""
+    """Latest verdicts about submissions, newest first. Of one benchmark or of all."""
     query = _lines().where(
         Verification.outcome.is_not(None), Verification.submission_id.is_not(None), ranks()
     )
@@ -366,7 +366,7 @@ ROOFS_LOOKED_AT = 5  # A probe can come without roofs, from a worker that was st
 
 
 def roofs_of_worker(session: Session, verification: Verification, worker: str) -> dict[str, Figure]:
-    """Roofs that the reporting worker had last measured when it ended; empty without any."""
+    """Roofs that the reporting worker had last measured when it ended. Empty without any."""
     rows = session.scalars(
         select(WorkerProbeRow)
         .where(

@@ -96,7 +96,7 @@ class RooflinePointView(Schema):
     """Training of one attempt: FLOP per byte, and the achieved 10^12 FLOP/s.
 
     `attainable_tflops` is the limit of the roofs at that intensity and `bound` names the limiting
-    roof; None if the worker did not measure them.
+    roof. None if the worker did not measure them.
     """
 
     verification_id: str
@@ -409,7 +409,7 @@ def set_queue(session: Session, caller: Caller, body: QueueChange) -> QueueView:
 
 @router.command(None, Form(CONSOLE, "{0}"), role="organiser")
 def change_worker(session: Session, caller: Caller, body: Order) -> str:
-    """Pause, resume, confirm or measure anew; returns the sentence that tells of it."""
+    """Pause, resume, confirm or measure anew. Returns the sentence that tells of it."""
     change, words = CHANGES[body.action]
     if body.what != EVERY_QUEUE:
         name = body.what.removeprefix(WORKER)

@@ -271,7 +271,7 @@ def send_again_now(session: Session, attempt_id: str) -> None:
 
 
 def pause_worker(session: Session, actor: Actor, name: str, *, reason: str, **more: object) -> None:
-    """Pause a worker; its next hello returns the order. Raises NotFoundError.
+    """Pause a worker. Its next hello returns the order. Raises NotFoundError.
 
     `more` are further changes, for the audit log.
     """
@@ -282,7 +282,7 @@ def pause_worker(session: Session, actor: Actor, name: str, *, reason: str, **mo
 
 
 def pause_by_server(session: Session, name: str, *, by: str, why: str, **more: object) -> None:
-    """Pause a worker until an organiser resumes it; notifies the organisers and its owner.
+    """Pause a worker until an organiser resumes it. Notifies the organisers and its owner.
 
     `by` names the rule behind it.
     """
@@ -301,7 +301,7 @@ def resume_worker(session: Session, caller: Caller, name: str, *, reason: str | 
 
 
 def pause_everything(session: Session, caller: Caller, *, reason: str) -> None:
-    """Stop attempts from starting; running ones go on."""
+    """Stop attempts from starting. Running ones go on."""
     pause = session.get(PauseRow, EVERYTHING) or PauseRow(what=EVERYTHING)
     before = {"paused": pause.paused_at is not None}
     pause.paused_at, pause.paused_by, pause.paused_because = utc_now(), caller.name, reason
@@ -431,7 +431,7 @@ def post_probe(session: Session, caller: Caller, body: WorkerProbe) -> ProbeAnsw
 
 
 def _baseline_of(session: Session, worker: WorkerRow, row: WorkerProbeRow) -> float | None:
-    """The median of the first five readings before this one; None with fewer than three.
+    """The median of the first five readings before this one. None with fewer than three.
 
     None of them was too far off. A worker that loses a little every day keeps the baseline of its
     first days.

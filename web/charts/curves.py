@@ -99,12 +99,12 @@ class Curves:
 
 
 def number_of(point: View, place: int) -> int:
-    """Number of a point's evaluation in its run, from 1; its place where none is left out."""
+    """Number of a point's evaluation in its run, from 1. Its place where none is left out."""
     return int(point.get("index", place))
 
 
 def left_out(runs: Sequence[View]) -> str | None:
-    """Note for a page that leaves out evaluations of its runs; None where it shows each."""
+    """Note for a page that leaves out evaluations of its runs. None where it shows each."""
     known = sum(run.get("evaluations", len(run["curve"])) for run in runs)
     shown = sum(len(run["curve"]) for run in runs)
     if shown == known:

@@ -41,7 +41,7 @@ _WIDE_RANGE = 20.0  # From this ratio of largest to smallest on, an axis is loga
 
 @dataclass(frozen=True)
 class Column:
-    """A column's heading; figures stand to the right."""
+    """A column's heading. Figures stand to the right."""
 
     title: str
     is_figure: bool = False
@@ -129,7 +129,7 @@ def line(
     meta: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Trace:
-    """A line. `paint` names its colour; a number is that of a series.
+    """A line. `paint` names its colour. A number is that of a series.
 
     Without `hover`, a template of Plotly, nothing is told of its points.
     """
@@ -202,7 +202,7 @@ def address_of(entry: View) -> str:
 def axis(
     title: str, values: Iterable[float] = (), *, is_log: bool = False, **more: Any
 ) -> dict[str, Any]:
-    """An axis; logarithmic where its values are positive and differ widely, or `is_log` asks.
+    """An axis. Logarithmic where its values are positive and differ widely, or `is_log` asks.
 
     Around a single value Plotly draws one unit to each side. That would go below zero for a small
     amount, which stands halfway between zero and its double instead.
@@ -272,7 +272,7 @@ def rows_axis(entries: Sequence[View]) -> dict[str, Any]:
 
 
 def quality_axis(target: View) -> dict[str, Any]:
-    """The axis of a quality; it stays within the metric's range, however wide the band."""
+    """The axis of a quality. It stays within the metric's range, however wide the band."""
     largest = {"percent": 100, "fraction": 1}.get(target["unit"])
     unit = "%" if target["unit"] == "percent" else plain(target["unit"])
     more: dict[str, Any] = {}
@@ -324,7 +324,7 @@ def series_marks(order: int) -> dict[str, Any]:
 def names_of(entries: Sequence[View], written: Callable[[object], str] = label) -> dict[str, str]:
     """A name for each of a few board entries: rank, hardware, and the word that tells most apart.
 
-    It is `written` for Plotly unless told otherwise; a template escapes for itself.
+    It is `written` for Plotly unless told otherwise. A template escapes for itself.
     """
     ways = (
         [hardware(entry) for entry in entries],

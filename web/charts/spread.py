@@ -46,7 +46,7 @@ class Box:
 
 
 def box_of(seconds: Sequence[float]) -> Box | None:
-    """First quartile, median and third quartile, interpolated between runs; None below four."""
+    """First quartile, median and third quartile, interpolated between runs. None below four."""
     if len(seconds) < FEWEST_FOR_A_BOX:
         return None
     return Box(*statistics.quantiles(seconds, n=4, method="inclusive"))
@@ -169,7 +169,7 @@ def reached_by(runs: Sequence[View]) -> list[tuple[float, float]]:
 
 
 def survival_chart(sets: Sequence[View], *, time: TimeFormat = SECONDS) -> Chart:
-    """A step for each run, submission by submission; all are drawn on to the slowest run of all.
+    """A step for each run, submission by submission. All are drawn on to the slowest run of all.
 
     A set has its board "entry" and its "runs", each with "seconds", None if it did not get there.
     The table has the times by which a quarter, half, three quarters and all had got there.

@@ -39,7 +39,7 @@ ONE_POINT = "A chart needs two entries."
 
 @dataclass(frozen=True)
 class Against:
-    """A figure that times are set against; of `missing`, how a submission comes to have one."""
+    """A figure that times are set against. Of `missing`, how a submission comes to have one."""
 
     label: str
     title: str
@@ -171,7 +171,7 @@ def front_entries(entries: Iterable[View], key: str, *, more_is_better: bool = F
 
 
 def thin_entries(entries: Sequence[View], front: Sequence[View]) -> list[View]:
-    """The front and an even sample of the others, in their order; all of them if they are few."""
+    """The front and an even sample of the others, in their order. All of them if they are few."""
     if len(entries) <= MOST_POINTS:
         return list(entries)
     names = {entry["submission_id"] for entry in front[:MOST_POINTS]}

@@ -32,7 +32,7 @@ from web.names import byline, hardware
 from web.progress import expected_evaluations, side_of
 
 NO_RACE: View = {"ghosts": [], "runs": [], "why_no_record": None}
-FURTHER = 2  # Control points past where a run should end; all of them would squeeze the race.
+FURTHER = 2  # Control points past where a run should end. All of them would squeeze the race.
 
 
 def replay_chart(
@@ -383,7 +383,7 @@ def _sized_dots(
     paint: str | int,
     **more: Any,
 ) -> list[Trace]:
-    """Dots at their batch sizes; none where there are no places."""
+    """Dots at their batch sizes. None where there are no places."""
     sizes, means = [p["batch_size"] for p in places], [p["mean"] for p in places]
     hover = "%{text}<br>batch size %{x:,}<extra></extra>"
     look: dict[str, Any] = {"symbol": symbol, "size": 10, "hover": hover, "text": list(texts)}

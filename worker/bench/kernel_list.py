@@ -62,7 +62,7 @@ SHAPES = {kind: _shape_of(kind) for kind in SIZES}
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel to be timed. `flops` is of this pass; None where a kernel computes nothing."""
+    """One kernel to be timed. `flops` is of this pass. None where a kernel computes nothing."""
 
     kind: str
     direction: str

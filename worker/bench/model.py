@@ -106,7 +106,7 @@ def run_model(asked: ModelBench, measure: Measure, say: Say) -> dict[str, Any]:
 
 
 def measure_peak(asked: ModelBench, measure: Measure) -> float | None:
-    """The best FLOP/s of matmul and convolution in this precision; None where not measured."""
+    """The best FLOP/s of matmul and convolution in this precision. None where not measured."""
     only = [f"{what}_{asked.precision}" for what in ("gemm", "convolution")]
     orders = roof_orders(asked.device, asked.seconds) | {"only": only, "threads": asked.threads}
     answer = measure("worker.machine.peak", orders, ROOFS_SECONDS + START_SECONDS) or {}

@@ -2,7 +2,7 @@
 
 It reads {"model", "tokens", "precision", "device", "seconds", "phase", "batch_size"}. Without a
 phase it answers {"parameters", "flops_per_sample"}, else the seconds of each batch, joules, peak
-memory and FLOPs of a sample; or {"missing"} with a sentence. torch is synchronised at each batch.
+memory and FLOPs of a sample. Or {"missing"} with a sentence. torch is synchronised at each batch.
 
 Models have a SPEC: `torchvision:NAME`, `hf:NAME` or `FILE.py:FUNCTION`. Their weights are random:
 nothing is downloaded, torchvision builds without weights, transformers from a config class.
@@ -86,7 +86,7 @@ def _from_transformers(name: str, tokens: int) -> tuple[nn.Module, Inputs]:
         )
 
     def inputs(batch_size: int) -> tuple[Tensor]:
-        # The first ids are special; padding among them would shorten a text.
+        # The first ids are special. Padding among them would shorten a text.
         return (torch.randint(4, config.vocab_size, (batch_size, tokens)),)
 
     return transformers.RobertaModel(config), inputs
@@ -198,7 +198,7 @@ def _first(output: Any) -> Tensor:
 
 
 def flops_of(step: Callable[[], object], batch_size: int) -> float | None:
-    """FLOPs of one sample of a step; None where it has no product that can be counted."""
+    """FLOPs of one sample of a step. None where it has no product that can be counted."""
     work = count_work(step, batch_size=batch_size)
     return None if work is None else work.step_flops / batch_size
 

@@ -57,7 +57,7 @@ def require(answer: Answer | None, what: str, *, hint: str = "") -> Answer:
 def absent_figures(
     rows: Sequence[Mapping[str, Any]], reasons: Mapping[str, str], *, seconds: str, calls: str
 ) -> dict[str, str]:
-    """The reason for each figure that a row lacks, by name; `seconds` names its distribution."""
+    """The reason for each figure that a row lacks, by name. `seconds` names its distribution."""
     absent = {name: why for name, why in reasons.items() if any(row[name] is None for row in rows)}
     for percent, least in FEWEST_SAMPLES.items():
         if any(row[seconds][f"p{percent}"] is None for row in rows):
@@ -66,7 +66,7 @@ def absent_figures(
 
 
 def distribution(values: Sequence[float]) -> dict[str, float | int | None]:
-    """Count, mean and percentiles of some values, by nearest rank; None below enough samples."""
+    """Count, mean and percentiles of some values, by nearest rank. None below enough samples."""
     ordered = sorted(values)
     return {
         "n": len(ordered),
@@ -116,7 +116,7 @@ class ReferenceBench:
 
 
 def run_reference(asked: ReferenceBench, measure: Measure, say: Say) -> dict[str, Any]:
-    """Every measurement in turn. Raises BenchError without a throughput; the others may lack."""
+    """Every measurement in turn. Raises BenchError without a throughput. The others may lack."""
     reference = reference_of(asked.benchmark).reference
     orders = {
         "reference": reference,
@@ -174,7 +174,7 @@ def _to_target(asked: ReferenceBench, throughput: Answer) -> dict[str, float] | 
 def _place_under_roofs(
     throughput: Answer, audit: Answer, figures: Mapping[str, Figure]
 ) -> dict[str, Any] | None:
-    """The training's point under the measured roofs; None where its work is not known."""
+    """The training's point under the measured roofs. None where its work is not known."""
     if not audit.get("work") or not audit.get("precision"):
         return None
     work = TypeAdapter(ModelWork).validate_python(audit["work"])

@@ -43,7 +43,7 @@ class _EnoughError(Exception):
 
 
 class StepWatch:
-    """Follow a training by torch's own hooks; a step ends with its optimiser's.
+    """Follow a training by torch's own hooks. A step ends with its optimiser's.
 
     Data lasts from there to the first call of a module, with the averaging of weights. Forward has
     the loss and its gradient, backward the model's own pass, optimiser the clipping of gradients.
@@ -65,7 +65,7 @@ class StepWatch:
         self._begin_step()
 
     def enter(self, phase: Phase) -> None:
-        """Begin a step with a train phase; one that another phase cuts short does not count."""
+        """Begin a step with a train phase. One that another phase cuts short does not count."""
         self._switch(None)
         self._training = phase is Phase.TRAIN
         if self._training:

@@ -2,7 +2,7 @@
 
 It reads {"reference", "hyperparameters", "device", "seconds"} and answers {"training",
 "inference", "telemetry"}, or {"missing"} with a sentence for a reference without a synthetic step.
-The time is cut into rounds and the device is synchronised at their edges alone; the median round
+The time is cut into rounds and the device is synchronised at their edges alone. The median round
 is the figure, because a neighbour spoils some rounds and not half of them.
 """
 
@@ -28,7 +28,7 @@ WARM_UP_CALLS = 5
 
 @dataclass(frozen=True)
 class Throughput:
-    """Items per second of the median round, with the slowest and the fastest; calls in all."""
+    """Items per second of the median round, with the slowest and the fastest. Calls in all."""
 
     items_per_second: float
     slowest: float

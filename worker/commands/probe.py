@@ -84,7 +84,7 @@ def start(
 
 
 def run(arguments: Sequence[str] | None) -> int:
-    """Run `python -m worker`; returns the exit code."""
+    """Run `python -m worker`. Returns the exit code."""
     try:
         return int(worker(arguments, prog_name="python -m worker", standalone_mode=False) or 0)
     except typer.TyperException as error:
@@ -143,7 +143,7 @@ def _view(device: str | None) -> dict[str, Any]:
 
 
 def memory_bytes(found: Sequence[Accelerator]) -> dict[str, int]:
-    """Memory of whole cards by UUID; a slice's is not told."""
+    """Memory of whole cards by UUID. A slice's is not told."""
     rows = _ask("--query-gpu=uuid,memory.total")
     whole = {each.uuid for each in found}
     return {

@@ -77,7 +77,7 @@ def _roofs(result: Mapping[str, Any]) -> Iterator[Row]:
 
 
 def results_csv(result: Mapping[str, Any]) -> str:
-    """A row for each result of a model, by the names of the JSON; absent figures are empty."""
+    """A row for each result of a model, by the names of the JSON. Absent figures are empty."""
     rows = []
     for one in result["results"]:
         row = {name: result[name] for name in ("model", "precision", "device")} | one

@@ -19,7 +19,7 @@ SECONDS = 0.5
 def best_seconds(
     step: Callable[[], object], *, seconds: float, clock: Callable[[], float] = time.perf_counter
 ) -> float:
-    """The shortest of all the times one step takes within `seconds`; at least one is timed."""
+    """The shortest of all the times one step takes within `seconds`. At least one is timed."""
     best = float("inf")
     end = clock() + seconds
     while True:

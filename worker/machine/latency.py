@@ -22,7 +22,7 @@ Call = Callable[..., Any]
 
 
 class BackendAbsentError(Exception):
-    """A backend cannot be measured here; `code` is from the closed list."""
+    """A backend cannot be measured here. `code` is from the closed list."""
 
     def __init__(self, code: AbsenceCode, message: str) -> None:
         self.code = code
@@ -117,7 +117,7 @@ def measure_latency(
     device: str,
     backends: dict[Backend, Callable[..., Call]] = BACKENDS,
 ) -> Iterator[BackendLatency]:
-    """Time each backend on each item, eager first; every item is on the device already."""
+    """Time each backend on each item, eager first. Every item is on the device already."""
     model.eval()
     chosen = items[: order.items]
     expected: list[Tensor] = []
@@ -165,7 +165,7 @@ def _time_backend(
 
 
 def _is_over(seconds: float, samples: int, order: LatencyOrder) -> bool:
-    """Whether a slow model has had its time; one sample after the warm-up it gets in any case."""
+    """Whether a slow model has had its time. One sample after the warm-up it gets in any case."""
     if seconds > order.most_seconds:
         return samples >= 1
     return seconds > order.enough_seconds and samples >= order.fewest_items
@@ -191,7 +191,7 @@ def largest_difference(outputs: Sequence[Tensor], expected: Sequence[Tensor]) ->
 
 
 def synchronise(device: str) -> None:
-    """Wait for an accelerator's queued work; a processor has none."""
+    """Wait for an accelerator's queued work. A processor has none."""
     if device.startswith("cuda"):
         torch.cuda.synchronize(device)
 

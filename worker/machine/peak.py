@@ -54,7 +54,7 @@ FP8_CAPABILITY = (8, 9)
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """One kind of floating-point arithmetic; `tf32` may shorten the operands of float32."""
+    """One kind of floating-point arithmetic. `tf32` may shorten the operands of float32."""
 
     name: str
     dtype: torch.dtype
@@ -83,7 +83,7 @@ FP8 = Arithmetic("fp8", torch.float8_e4m3fn, convolves=False)
 def types_of(kind: str, capability: tuple[int, int]) -> tuple[Arithmetic, ...]:
     """Types that a device can be measured in, by its kind and compute capability.
 
-    AMD's have a number of their own for the latter; on them float32 is never shortened to TF32.
+    AMD's have a number of their own for the latter. On them float32 is never shortened to TF32.
     """
     if kind == "cpu":
         return (FP32, BF16)
@@ -99,7 +99,7 @@ def types_of(kind: str, capability: tuple[int, int]) -> tuple[Arithmetic, ...]:
 
 
 def fp8_product(left: Tensor, right: Tensor) -> Callable[[], Tensor]:
-    """A matmul of two matrices in float8, with a scale of one; the result is in bfloat16."""
+    """A matmul of two matrices in float8, with a scale of one. The result is in bfloat16."""
     one = torch.ones((), device=left.device)
     a = left.to(FP8.dtype)
     b = right.to(FP8.dtype).t().contiguous().t()  # The kernels want the second one by columns.
@@ -149,7 +149,7 @@ class Roofs:
     def figures(
         self, *, limit_seconds: float = LIMIT_SECONDS, only: tuple[str, ...] = ()
     ) -> dict[str, Figure]:
-        """Every figure by its name, or those of `only`; figures past the time limit are absent."""
+        """Every figure by its name, or those of `only`. Figures past the time limit are absent."""
         end = time.perf_counter() + limit_seconds
         found = {}
         for name, unit, measure in self._plan():
@@ -332,7 +332,7 @@ def meet_all(told: dict[str, Any]) -> dict[str, Any]:
 def answer(told: dict[str, Any]) -> dict[str, Any]:
     """The figures that are ordered, and the versions they were measured with."""
     device = find_device(told["device"])
-    torch.backends.cudnn.benchmark = True  # As trainings choose their kernels; it plans off time.
+    torch.backends.cudnn.benchmark = True  # As trainings choose their kernels. It plans off time.
     seconds_each = told.get("seconds_each", SECONDS_EACH)
     figures = Roofs(device, seconds_each=seconds_each).figures(
         limit_seconds=told.get("limit_seconds", LIMIT_SECONDS), only=tuple(told.get("only", ()))

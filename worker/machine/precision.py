@@ -73,7 +73,7 @@ class MovedBytes(TorchDispatchMode):  # type: ignore[misc]
 
 
 def count_work(step: Callable[[], object], *, batch_size: int) -> ModelWork | None:
-    """The FLOPs and bytes of one step; None where no matmul or convolution is seen in it.
+    """The FLOPs and bytes of one step. None where no matmul or convolution is seen in it.
 
     Compiled code hides its operations: count a step that is not compiled.
     """
@@ -234,7 +234,7 @@ def conclude(watch: PrecisionWatch, device: str, *, scope: str) -> PrecisionAudi
 
 
 def read_flags() -> dict[str, str]:
-    """torch's settings for float32 arithmetic; one that cannot be read is left out.
+    """torch's settings for float32 arithmetic. One that cannot be read is left out.
 
     torch raises where its old and its own newer settings were both used.
     """

@@ -103,7 +103,7 @@ ACCELERATOR_FIELDS = {
 def describe_surroundings(
     device: str | None = None, *, image_digest: str | None = None, root: Path = Path("/")
 ) -> dict[str, str | None]:
-    """The surroundings of a device by name; `image_digest` is as the container's start states."""
+    """The surroundings of a device by name. `image_digest` is as the container's start states."""
     return {
         "kernel": platform.release(),
         "image_digest": image_digest,
@@ -158,7 +158,7 @@ def accelerator_facts(device: str | None = None) -> dict[str, str | None]:
 
 
 def ask_driver(*query: str) -> list[list[str]]:
-    """The rows that the driver's own tool answers a query with; empty where it knows it not."""
+    """The rows that the driver's own tool answers a query with. Empty where it knows it not."""
     try:
         answer = subprocess.run(
             [TOOL, *query], capture_output=True, text=True, timeout=TOOL_SECONDS, check=True

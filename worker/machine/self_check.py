@@ -34,7 +34,7 @@ Extent = Literal["all", "roofs", "off"]
 
 TRIES = 3
 PROBE_LIMIT_SECONDS = 20.0
-START_SECONDS = 40.0  # A process that loads torch from a cold disk; no part of the probe's time.
+START_SECONDS = 40.0  # A process that loads torch from a cold disk. No part of the probe's time.
 RECHECK_SECONDS = 60.0
 FRESH_SECONDS = 5.0
 LOOK_SECONDS = 0.5
@@ -47,7 +47,7 @@ AUDIT_LIMIT_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Checked:
-    """The last canary of a check and the server's answer to it; None, None without one."""
+    """The last canary of a check and the server's answer to it. None, None without one."""
 
     canary: Canary | None = None
     answer: ProbeAnswer | None = None
@@ -62,7 +62,7 @@ class Checked:
 
 @dataclass(frozen=True)
 class Audited:
-    """The precision and the work of a training; None if not found."""
+    """The precision and the work of a training. None if not found."""
 
     precision: PrecisionAudit | None = None
     work: ModelWork | None = None

@@ -53,7 +53,7 @@ EVERY_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Reading:
-    """Sensor readings at one moment; absent ones are None."""
+    """Sensor readings at one moment. Absent ones are None."""
 
     watts: float | None = None
     clock_mhz: float | None = None
@@ -95,7 +95,7 @@ class Telemetry:
             self._thread.start()
 
     def enter(self, phase: Phase, *, on_clock: bool) -> None:
-        """Enter `phase`: later energy belongs to it; readings count once the clock runs."""
+        """Enter `phase`: later energy belongs to it. Readings count once the clock runs."""
         with self._lock:
             self._count()
             self._phase = phase
@@ -115,7 +115,7 @@ class Telemetry:
             self._communication = (min(1.0, seconds / train_seconds), how)
 
     def stop(self) -> None:
-        """End the thread and count the remainder; harmless if it was called before."""
+        """End the thread and count the remainder. Harmless if it was called before."""
         if self._thread.is_stopping:
             return
         self._thread.stop()
@@ -187,7 +187,7 @@ class Powercap:
         self._total = 0.0
 
     def energy_joules(self) -> float | None:
-        """Joules since the first call; None once a counter cannot be read or jumps back."""
+        """Joules since the first call. None once a counter cannot be read or jumps back."""
         counts = [_number(package / "energy_uj") for package in self._packages]
         present = [count for count in counts if count is not None]
         if len(present) < len(counts):
@@ -208,7 +208,7 @@ class Powercap:
 
 
 def open_powercap(folder: Path = POWERCAP) -> Powercap | None:
-    """The packages of this host (`intel-rapl:N`, on AMD as well); None where none is readable."""
+    """The packages of this host (`intel-rapl:N`, on AMD as well). None where none is readable."""
     packages = [
         path
         for path in sorted(folder.glob("intel-rapl:*"))
@@ -265,7 +265,7 @@ class Nvml:
 
 
 def open_nvml(uuids: Sequence[str], *, library: Any | None = None) -> Nvml | None:
-    """The accelerators of these UUIDs; None without library, driver or accelerator."""
+    """The accelerators of these UUIDs. None without library, driver or accelerator."""
     try:
         library = library or importlib.import_module("pynvml")
     except ImportError:

@@ -48,7 +48,7 @@ NAMESPACES_REFUSED = (
 
 # The uid that a box of a root worker has on the host: no file and no other process is its own.
 BOX_UID = 64_999
-# Of a box's programs; nothing of the worker's own path.
+# Of a box's programs. Nothing of the worker's own path.
 SEARCHED = "/usr/sbin:/usr/bin:/sbin:/bin"
 # A private mount namespace in which root shows the box's uid files below folders closed to it.
 STAGE = """
@@ -68,7 +68,7 @@ exec "$@"
 
 
 def launch(order: Order, folder: Path) -> Started:
-    """Start a box; root stages its files in the empty `folder`. Raises OSError."""
+    """Start a box. Root stages its files in the empty `folder`. Raises OSError."""
     staged = str(folder) if os.geteuid() == 0 else None
     parent = delegated()
     cgroup = BoxCgroup(parent, order.limits) if isinstance(parent, Path) else None

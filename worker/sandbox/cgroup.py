@@ -1,6 +1,6 @@
 """A cgroup of version 2 for each box, where the worker's own is delegated to it.
 
-systemd delegates that of a unit or scope with `Delegate=yes`; a container engine may do so too.
+systemd delegates that of a unit or scope with `Delegate=yes`. A container engine may do so too.
 """
 
 import functools
@@ -28,12 +28,12 @@ _NUMBERS = count()
 
 
 class NoCgroupError(Exception):
-    """This host's boxes have no cgroup; the message says why."""
+    """This host's boxes have no cgroup. The message says why."""
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Use of memory and processors by a whole box; None where the kernel doesn't count it."""
+    """Use of memory and processors by a whole box. None where the kernel doesn't count it."""
 
     peak_bytes: int | None = None
     was_killed: bool = False  # for memory
@@ -66,7 +66,7 @@ class BoxCgroup:
         return ["/bin/sh", "-c", ENTER, str(self.folder / "cgroup.procs"), *command]
 
     def usage(self) -> Usage:
-        """The use so far; of the whole run once the box has ended."""
+        """The use so far. Of the whole run once the box has ended."""
         events = self._read("memory.events")
         microseconds = self._read("cpu.stat").get("usage_usec")
         return Usage(
@@ -76,7 +76,7 @@ class BoxCgroup:
         )
 
     def remove(self) -> None:
-        """Remove the cgroup of a box that has ended; its last processes may still be going."""
+        """Remove the cgroup of a box that has ended. Its last processes may still be going."""
         give_up_at = time.monotonic() + REMOVE_SECONDS
         while self.folder.exists() and time.monotonic() < give_up_at:
             try:
@@ -85,7 +85,7 @@ class BoxCgroup:
                 time.sleep(0.01)
 
     def _read(self, name: str) -> dict[str, int]:
-        """Numbers by their names; a lone number has none."""
+        """Numbers by their names. A lone number has none."""
         try:
             lines = (self.folder / name).read_text().splitlines()
         except OSError:

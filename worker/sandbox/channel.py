@@ -39,7 +39,7 @@ class DeadlineError(Exception):
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame of the box; `at` is the worker's clock when its last byte had arrived."""
+    """A frame of the box. `at` is the worker's clock when its last byte had arrived."""
 
     kind: FrameType
     body: bytearray
@@ -131,7 +131,7 @@ class Channel:
 
 
 def seal(arrays: Mapping[str, Array]) -> int:
-    """A memory file with the arrays that nobody can write to; the caller closes it."""
+    """A memory file with the arrays that nobody can write to. The caller closes it."""
     import fcntl  # Only a box needs it, and a worker without boxes runs anywhere.
 
     specs = specs_of(arrays)

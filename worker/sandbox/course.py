@@ -17,7 +17,7 @@ RaceStatus = Literal["reached", "not_reached", "failed", "cancelled"]
 class Course:
     """A task as a box meets it: public facts, the data of this run, and a way to score.
 
-    `score` takes predictions as bytes and returns the quality on each half; labels stay in it. It
+    `score` takes predictions as bytes and returns the quality on each half. Labels stay in it. It
     runs in a thread beside the clock, which it delays if it computes long without leaving Python.
     `task` has names that `prepare` gets beside shapes and prediction.
     """
@@ -49,7 +49,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class RaceResult:
-    """A run in a box. `code` names a failure; `seconds` is the time to the target.
+    """A run in a box. `code` names a failure. `seconds` is the time to the target.
 
     `processor_share` is the part of the time on the clock, up to one of its last asks, in which its
     threads that were ready to run had a processor.
@@ -105,7 +105,7 @@ class Scorer:
         self._scores.append(self._pool.submit(self._run, score))
 
     def finish(self, *, stop: Callable[[], bool]) -> None:
-        """Wait for the open scores; `stop` drops those not begun. Raises a score's error."""
+        """Wait for the open scores. `stop` drops those not begun. Raises a score's error."""
         while wait(self._scores, POLL_SECONDS).not_done:
             self._over = self._over or stop()
         for each in self._scores:

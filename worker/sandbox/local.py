@@ -4,7 +4,7 @@
 standard output: `box`, then per run `asked` for each evaluation and `run_finished`. Exit code 0
 when every run reached the target, 3 when one did not or failed, 4 where no box can be started.
 With `--compare FOLDER` each run is a pair on one seed and the same data: A B B A, where A is
-FOLDER. With `--plain` packages run without a box; the task keeps its own, unless `--plain-task`
+FOLDER. With `--plain` packages run without a box. The task keeps its own, unless `--plain-task`
 says that it is yours too.
 """
 
@@ -74,7 +74,7 @@ def exit_code_of(run: Callable[[], int]) -> int:
 
 
 def require_box(*, plain: bool = False) -> None:
-    """Test this host's box, and say whose packages are trained in it; under `plain` the task's own.
+    """Test this host's box, and say whose packages are trained in it. Under `plain` the task's own.
 
     Raises BoxUnavailableError.
     """

@@ -1,7 +1,7 @@
 """Boxes that are containers of podman: an empty root, read-only mounts, and a socket to the worker.
 
 podman has no daemon, so a worker needs nobody else's rights. The container of an ordinary user runs
-as that user, that of a root worker as the uid of boxes; both in a user namespace.
+as that user, that of a root worker as the uid of boxes. Both in a user namespace.
 """
 
 import functools
@@ -44,7 +44,7 @@ INNER_UID = 1000
 # On a root worker's host the container's own root, which nothing in it is.
 UNUSED_UID = BOX_UID - 1
 # Hidden: files of the first process, queues, and zeros, which shared are memory that no tmpfs
-# bounds; without a GPU, whose driver reads them, the host's devices too.
+# bounds. Without a GPU, whose driver reads them, the host's devices too.
 MASKED = ("/proc/1", "/dev/mqueue", "/dev/zero")
 HOST_DEVICES = "/sys"
 POLL_SECONDS = 0.05

@@ -40,7 +40,7 @@ AnyBackend = Backend | Literal["plain"]
 
 
 class BoxUnavailableError(Exception):
-    """No box can be started on this host; the message says why and what to do."""
+    """No box can be started on this host. The message says why and what to do."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def resource_limits(limits: Limits) -> dict[str, int]:
 
 
 def seen_binds(order: Order) -> list[Bind]:
-    """The read-only files and folders that a box sees; the system's own come first."""
+    """The read-only files and folders that a box sees. The system's own come first."""
     return [
         *system_binds(),
         *(compiler_binds() if order.has_compiler else ()),

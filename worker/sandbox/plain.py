@@ -1,6 +1,6 @@
 """A package without a box, as a process of this user: for its author, who wants to look into it.
 
-Nothing is kept from it. Only `python -m worker.sandbox.local --plain` starts one; no worker does.
+Nothing is kept from it. Only `python -m worker.sandbox.local --plain` starts one. No worker does.
 """
 
 import json

@@ -54,7 +54,7 @@ def quiet_processors(count: int) -> Iterator[frozenset[int]]:
 
 
 def in_order(idle: Mapping[int, int], cores: Mapping[int, str]) -> list[int]:
-    """Order processors by their idle ticks and the names of their cores; by lot among equals."""
+    """Order processors by their idle ticks and the names of their cores. By lot among equals."""
     of_core = defaultdict[str, list[int]](list)
     for one in sorted(idle, key=lambda one: (-idle[one], random.random())):  # noqa: S311
         of_core[cores[one]].append(one)
@@ -98,7 +98,7 @@ def _idle_ticks() -> dict[int, int]:
 
 
 def _core(processor: int) -> str:
-    """The processors of its core, as the kernel writes them; its own number where it doesn't."""
+    """The processors of its core, as the kernel writes them. Its own number where it doesn't."""
     siblings = Path(f"/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list")
     try:
         return siblings.read_text().strip()

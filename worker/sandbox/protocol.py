@@ -35,7 +35,7 @@ PREDICTION_TYPES = ("uint8", "uint16", "float32")
 
 
 class FrameType(IntEnum):
-    """The type of a frame; its sender is the box for HELLO, READY, ASK, PREDICTIONS and DONE."""
+    """The type of a frame. Its sender is the box for HELLO, READY, ASK, PREDICTIONS and DONE."""
 
     TASK = 0
     HELLO = 1
@@ -68,7 +68,7 @@ class ProtocolError(Exception):
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """The type and shape of an array; its bytes are in C order."""
+    """The type and shape of an array. Its bytes are in C order."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -104,9 +104,9 @@ def size_of(specs: Specs) -> int:
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a training in a box; seconds by the worker's clock unless they say otherwise."""
+    """Limits of a training in a box. Seconds by the worker's clock unless they say otherwise."""
 
-    prepare_seconds: float = 120.0  # of the processor; three times as much by the clock
+    prepare_seconds: float = 120.0  # of the processor. Three times as much by the clock
     run_seconds: float = 3600.0
     silence_seconds: float = 300.0
     hello_seconds: float = 120.0
@@ -218,7 +218,7 @@ _MOST_OF_TASKS = {
 class TaskConversation:
     """Check the frames of a task's box: hello, then one answer to each draw, control and score.
 
-    `expected` is the type of the next frame; set it before a request is sent.
+    `expected` is the type of the next frame. Set it before a request is sent.
     """
 
     def __init__(self) -> None:

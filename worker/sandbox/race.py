@@ -59,7 +59,7 @@ def race(
     on_ask: Callable[[Ask], None] = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> RaceResult:
-    """Run a package once in a box of its own; a failure is a value. No process is left.
+    """Run a package once in a box of its own. A failure is a value. No process is left.
 
     The box runs on as many processors as its limits name threads, or on all that the host has.
     `on_start` is called with the ledger so far just before the clock starts. `on_ask` is called for

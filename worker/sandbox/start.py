@@ -1,4 +1,4 @@
-"""Start a box and end it, by bubblewrap or as a container; and test the box of this host.
+"""Start a box and end it, by bubblewrap or as a container. And test the box of this host.
 
 Before a worker takes entries, it tries to leave a real box.
 """
@@ -80,7 +80,7 @@ class Box:
             return None
 
     def killed_by(self) -> str | None:
-        """The signal that ended the program above the box, in words; None if it ended otherwise.
+        """The signal that ended the program above the box, in words. None if it ended otherwise.
 
         Nothing inside a box can reach that program. Without a box it is the package's own process.
         """
@@ -108,7 +108,7 @@ class Box:
         self._remove_folder()
 
     def usage(self) -> Usage:
-        """Use of memory and processors, as its cgroup counts them; empty without one."""
+        """Use of memory and processors, as its cgroup counts them. Empty without one."""
         if self._usage is None and self._started.cgroup is not None:
             return self._started.cgroup.usage()
         return self._usage or Usage()
@@ -165,7 +165,7 @@ LEAKS = {
 class BoxState:
     """Whose packages this host may run.
 
-    `anyone` needs a memory cgroup; without one `known` participants alone, whom an organiser has
+    `anyone` needs a memory cgroup. Without one `known` participants alone, whom an organiser has
     approved, as some kinds of memory are bounded by nothing else. `why` says why it is less.
     """
 
@@ -178,7 +178,7 @@ class BoxState:
 
 @functools.cache
 def check_box(backend: Backend = "bwrap") -> BoxState:
-    """Start a box on this host and try to leave it; once a process."""
+    """Start a box on this host and try to leave it. Once a process."""
     try:
         check_host(backend)
         leaks = _probe(backend)

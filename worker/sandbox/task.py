@@ -39,7 +39,7 @@ LARGEST_PREDICTION_BYTES = 256 << 20
 
 
 class TaskError(Exception):
-    """A task's module failed; the message has the last line of its `log`."""
+    """A task's module failed. The message has the last line of its `log`."""
 
     def __init__(self, message: str, *, log: str = "") -> None:
         super().__init__(message)
@@ -57,7 +57,7 @@ class TaskModule:
 
 
 class TaskBox:
-    """A running task. Use it as a context; the box is killed at its end."""
+    """A running task. Use it as a context. The box is killed at its end."""
 
     def __init__(self, task: TaskModule, *, backend: AnyBackend = "bwrap") -> None:
         extra = [Bind(RUNNER, "/runner.py")]
@@ -129,7 +129,7 @@ class TaskBox:
             raise TaskError(f"the task returned no two numbers: {error}") from error
 
     def last_error(self) -> TaskError | None:
-        """The error with which the module failed to score predictions; None without one."""
+        """The error with which the module failed to score predictions. None without one."""
         until = time.perf_counter() + 1.0  # The log comes by a way of its own.
         while not (log := self._box.log_tail()).endswith("\n") and time.perf_counter() < until:
             time.sleep(0.01)

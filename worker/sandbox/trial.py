@@ -156,7 +156,7 @@ def guesses(course: Course) -> Iterator[tuple[str, Any]]:
         return
     whole = [int(each.max()) + 1 for each in labels if each.dtype.kind in "iu"]
     classes = max(2, min(256, max(whole, default=10)))
-    # The largest number is no item's class; a score that it stops makes failures of the host.
+    # The largest number is no item's class. A score that it stops makes failures of the host.
     for one in (*range(min(classes, MOST_CONSTANTS)), np.iinfo(spec.dtype).max):
         yield f"constant ({one})", np.full(spec.shape, one, spec.dtype)
     yield "random", draw.integers(0, classes, spec.shape).astype(spec.dtype)

@@ -48,8 +48,8 @@ def tree_bytes(pid: int, *, limit_bytes: int) -> int:
     """Bytes that the processes below one hold.
 
     Up to the limit this is the cheap count, in which each process has all pages that it shares.
-    Above it shared pages count once for all that map them, as the kernel walks through every page;
-    but a package whose cheap count is four times its limit would make that walk too slow a watch.
+    Above it shared pages count once for all that map them, as the kernel walks through every page.
+    But a package whose cheap count is four times its limit would make that walk too slow a watch.
     """
     found = [int(name) for name in below(pid)]
     tables = sum(_field_bytes(one, "status", ("VmPTE:", "HugetlbPages:")) for one in found)
@@ -60,7 +60,7 @@ def tree_bytes(pid: int, *, limit_bytes: int) -> int:
 
 
 def _own_part_bytes(pid: int) -> int:
-    """Bytes of a process with its part of shared pages; all of them where it hides its pages.
+    """Bytes of a process with its part of shared pages. All of them where it hides its pages.
 
     A process can refuse others the look at its pages, unless they may trace it.
     """
@@ -89,7 +89,7 @@ class ProcessorTime:
     waited: float
 
     def share_since(self, before: "ProcessorTime") -> float | None:
-        """The part of the ready time in which they ran; None where the kernel counts neither."""
+        """The part of the ready time in which they ran. None where the kernel counts neither."""
         ran, waited = self.ran - before.ran, self.waited - before.waited
         return ran / (ran + waited) if ran > 0.0 and waited >= 0.0 else None
 

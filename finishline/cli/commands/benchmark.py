@@ -206,7 +206,7 @@ def init(screen: Screen, path: BenchmarkPath) -> None:
 
 
 def write_hashes(folder: Path) -> bool:
-    """Pin all files of a folder in its definition; returns whether that changed it."""
+    """Pin all files of a folder in its definition. Returns whether that changed it."""
     files, problems = read_own_folder(folder)
     content = files.pop(FILE, None)
     if problems or content is None:

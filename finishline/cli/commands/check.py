@@ -1,4 +1,4 @@
-"""`finishline check`: the server's own validator, offline; and the same for published archives."""
+"""`finishline check`: the server's own validator, offline. And the same for published archives."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -208,7 +208,7 @@ def with_next_step(refused: FinishlineError) -> FinishlineError:
 
 
 def _published(path: Path) -> Found | None:
-    """The archive at a path, or the file of one; None if it is a submission to us.
+    """The archive at a path, or the file of one. None if it is a submission to us.
 
     A JSON by itself is a submission to us, unless it lies where DAWNBench entries lie.
     """
@@ -229,7 +229,7 @@ def _published(path: Path) -> Found | None:
 
 
 def _check_published(found: Found, benchmarks: dict[str, Benchmark], screen: Screen) -> ExitCode:
-    """Print every problem; the exit code says whether one is an error."""
+    """Print every problem. The exit code says whether one is an error."""
     records = list(score_found(found, benchmarks))
     listed = [problem for record in records for problem in record["problems"]]
     refused = [

@@ -106,7 +106,7 @@ def _open_first(name: str, benchmark: str) -> Package:
 
 
 def _train(screen: Screen, arguments: list[str], most_pairs: int) -> tuple[Comparison, Runs, str]:
-    """Train pairs until the answer is clear; the comparison, the runs, and their nonce."""
+    """Train pairs until the answer is clear. The comparison, the runs, and their nonce."""
     schedule, drawn = compare_schedule(most_pairs), ""
     found = compare_pairs([], schedule)
     runs: Runs = ([], [])

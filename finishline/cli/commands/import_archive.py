@@ -136,7 +136,7 @@ def import_archive(
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of one submission; `reason` says why where it is not on the server.
+    """Outcome of one submission. `reason` says why where it is not on the server.
 
     `warnings` are the oddities of its files that break no rule.
     """

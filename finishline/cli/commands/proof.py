@@ -38,7 +38,7 @@ FILE_ENDINGS = (".zip", ".json")
 LOG_LIMIT_BYTES = 1024 * 1024 * 1024
 PAGE = 1000
 Record = dict[str, Any]
-# Checks that derive figures by rules; at the verdict other rules may have been in force.
+# Checks that derive figures by rules. At the verdict other rules may have been in force.
 DERIVED = frozenset({"score", "band", "verdict"})
 
 

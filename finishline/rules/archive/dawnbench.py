@@ -26,7 +26,7 @@ TASK_OF_METRIC = {b"f1Score": "SQuAD", b"top5Accuracy": "ImageNet", b"top1Accura
 
 
 def score_entry(entry: EntryFiles, archive: Archive, definitions: Definitions) -> dict[str, Any]:
-    """Score one entry into a record; `problems` lists its faults."""
+    """Score one entry into a record. `problems` lists its faults."""
     problems = Problems()
     kind = entry.kind or ("train" if entry.tsv else "inference")
     task = entry.task or _task(entry, archive, kind)

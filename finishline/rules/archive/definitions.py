@@ -188,7 +188,7 @@ def tell_rounds(
 
 
 def possible_rounds(found: ResultSet, rounds: Mapping[Place, tuple[str, ...]]) -> tuple[str, ...]:
-    """The rounds that a set may be of, oldest first; none where nothing tells.
+    """The rounds that a set may be of, oldest first. None where nothing tells.
 
     The one that its folders name, else those of the other benchmarks in the folder of its
     organisation or, where that leaves fewer, in the one around it.

@@ -112,7 +112,7 @@ def version_of(place: Place) -> str | None:
 def find_identical(archive: Archive, files: Iterable[ArchiveFile]) -> dict[str, tuple[str, ...]]:
     """Map the path of every log that has copies to the paths of the others.
 
-    Only files of one size that begin alike are read whole; one that cannot be read has no copies.
+    Only files of one size that begin alike are read whole. One that cannot be read has no copies.
     """
     keys: tuple[Callable[[ArchiveFile], object], ...] = (
         lambda file: file.size,
@@ -154,5 +154,5 @@ def known_sources() -> tuple[Source, ...]:
 
 
 def source_name(commit: str) -> str | None:
-    """The name of the known archive that has a commit; None where there is none."""
+    """The name of the known archive that has a commit. None where there is none."""
     return next((source.name for source in known_sources() if commit in source.commits), None)

@@ -10,7 +10,7 @@ from finishline.rules.errors import LogFormatError
 
 TASKS = {task.lower(): task for task in ("CIFAR10", "ImageNet", "SQuAD")}
 KINDS = ("train", "inference")
-# Most are numbered from 0; some have a time stamp and a number, or a word before it.
+# Most are numbered from 0. Some have a time stamp and a number, or a word before it.
 RESULT_NAME = re.compile(r"result_[A-Za-z0-9_-]{1,80}\.txt")
 _NUMBER = re.compile(r"[0-9]{1,30}")
 LOG_SUFFIXES = (".txt", ".log", ".out")
@@ -22,7 +22,7 @@ HPC_BENCHMARKS = ("cosmoflow", "deepcam", "oc20", "openfold")
 
 @dataclass
 class EntryFiles:
-    """The files of a DAWNBench entry; `task` and `kind` are None where its path does not tell."""
+    """The files of a DAWNBench entry. `task` and `kind` are None where its path does not tell."""
 
     task: str | None
     kind: str | None
@@ -86,7 +86,7 @@ def find_submissions(archive: Archive, *, asked_for_file: bool = False) -> list[
     if asked_for_file:
         return [_named(file, archive) for file in files]
     sets = _result_sets(files, archive)
-    # A package also holds code; texts beside code are no runs.
+    # A package also holds code. Texts beside code are no runs.
     packages = {each.system_place[:-2] for each in sets if each.in_package or each.is_hpc}
     packages |= {found.place for found in sets}
     loose = [
@@ -120,7 +120,7 @@ def _named(file: ArchiveFile, archive: Archive) -> Submission:
 
 
 def _entries(files: Iterable[ArchiveFile]) -> Iterator[EntryFiles]:
-    """Every JSON and TSV below TASK/KIND; elsewhere every TSV, and the JSON beside it."""
+    """Every JSON and TSV below TASK/KIND. Elsewhere every TSV, and the JSON beside it."""
     entries: dict[Place, EntryFiles] = {}
     loose: dict[Place, ArchiveFile] = {}
     for file in files:

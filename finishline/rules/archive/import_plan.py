@@ -48,7 +48,7 @@ class Parcel:
     """Upload for one submission.
 
     `claim` is the JSON of an MLPerf set, or the file of a DAWNBench entry, which names no
-    benchmark. `problems` are those that our own reading finds; the server decides what it refuses.
+    benchmark. `problems` are those that our own reading finds. The server decides what it refuses.
     """
 
     path: str
@@ -93,7 +93,7 @@ def key_of(parcel: Parcel, claim_json: bytes, archive: Archive) -> str:
 
 
 def of_kind(found: Found, kind: Kind) -> Found:
-    """The submissions of one kind of archive; those of the other kind are left alone."""
+    """The submissions of one kind of archive. Those of the other kind are left alone."""
     wanted = EntryFiles if kind is Kind.DAWNBENCH else ResultSet
     return replace(found, submissions=[s for s in found.submissions if isinstance(s, wanted)])
 
@@ -170,7 +170,7 @@ def set_benchmark_id(record: Mapping[str, Any]) -> str:
 
 
 def _system(folder: str, description: SystemDescription | None) -> dict[str, Any]:
-    """The system of a set; `folder` is its name in the package.
+    """The system of a set. `folder` is its name in the package.
 
     A hardware class has as many accelerators of one model, without accelerators as many processors
     of one model, and where neither is stated the same name.

@@ -16,7 +16,7 @@ MAX_PROBLEMS_OF_A_FILE = 25
 
 @dataclass(frozen=True)
 class Problem(Violation):
-    """One problem. An error breaks a rule; a warning is odd, or good to know."""
+    """One problem. An error breaks a rule. A warning is odd, or good to know."""
 
     severity: Severity = "error"
 
@@ -55,7 +55,7 @@ class Problems:
         line: int | None = None,
         severity: Severity = "error",
     ) -> None:
-        """Note a problem; keep only so many of one file, and count repetitions."""
+        """Note a problem. Keep only so many of one file, and count repetitions."""
         problem = Problem(code, message, file, field, expected, severity=severity)
         if line is not None and problem in self._found:
             times, first = self._found[problem]

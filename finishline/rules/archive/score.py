@@ -111,7 +111,7 @@ def score_found(
 
 
 def score_submission(found: Submission, reader: Reader) -> Record:
-    """Score one submission into a record; `problems` lists its faults."""
+    """Score one submission into a record. `problems` lists its faults."""
     if isinstance(found, EntryFiles):
         return score_entry(found, reader.archive, reader.definitions)
     problems = Problems()
@@ -156,7 +156,7 @@ def score_submission(found: Submission, reader: Reader) -> Record:
 
 
 def _organisation(found: ResultSet, version: str | None) -> str:
-    """The folder above `results`; in v0.5 the one below the version, with others in between."""
+    """The folder above `results`. In v0.5 the one below the version, with others in between."""
     above = found.system_place[:-2]
     if version == "0.5":
         below = [i + 1 for i, folder in enumerate(above[:-1]) if folder.startswith("v0.5")]

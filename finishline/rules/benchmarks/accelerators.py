@@ -79,7 +79,7 @@ _COUNT_IN_FRONT = re.compile(r"(?<![a-z0-9])\d{1,2}x\s*(?=[a-z])")
 
 @dataclass(frozen=True)
 class Accelerator:
-    """An accelerator by vendor and model, and how many; None is not stated.
+    """An accelerator by vendor and model, and how many. None is not stated.
 
     A system without accelerators has the processors it trains on instead.
     """
@@ -104,7 +104,7 @@ class Accelerator:
 
 @dataclass(frozen=True)
 class _Names:
-    """Names in one pattern, each with a group; `meant` has the vendor and the model of each."""
+    """Names in one pattern, each with a group. `meant` has the vendor and the model of each."""
 
     pattern: re.Pattern[str]
     meant: tuple[tuple[str, str], ...]
@@ -127,7 +127,7 @@ class _Names:
 
 @cache
 def _names(kind: str) -> _Names:
-    """The names of accelerators, processors or instances; an instance means a count and a name."""
+    """The names of accelerators, processors or instances. An instance means a count and a name."""
     file = files("finishline.rules.benchmarks") / "accelerators.toml"
     table = tomllib.loads(file.read_text(encoding="utf-8"))
     if kind == "instances":
@@ -264,7 +264,7 @@ def _count(text: str, match: re.Match[str], one: Accelerator) -> int | None:
 def is_same_kind(one: str, other: str) -> bool:
     """Whether two names may be of one accelerator: of "NVIDIA H100 80GB HBM3" and "H100" yes.
 
-    Maker, memory and form do not count; of the words left, one name has all that the other has, or
+    Maker, memory and form do not count. Of the words left, one name has all that the other has, or
     both have the same letters in a row. A variant such as "Laptop" has to be in both. A name
     without any such word may be of any.
     """

@@ -26,7 +26,7 @@ Numbers = Annotated[tuple[float, ...], MinLen(1)]
 
 @dataclass(frozen=True)
 class ReachRule:
-    """Rule for when a run reaches its target; `evaluations` in a row for "sustained"."""
+    """Rule for when a run reaches its target. `evaluations` in a row for "sustained"."""
 
     name: str
     evaluations: int = 1
@@ -34,7 +34,7 @@ class ReachRule:
 
 @dataclass(frozen=True)
 class DataSet:
-    """Training and evaluation data; `sha256` is over the raw items where one is defined.
+    """Training and evaluation data. `sha256` is over the raw items where one is defined.
 
     The counts are None where no fixed set of items is trained or evaluated on.
     """
@@ -187,11 +187,11 @@ MOST_WARMUP_ITEMS = 200
 class LatencyProtocol:
     """One item at a time at batch size 1: `warmup_items` that do not count, then `items`.
 
-    A smaller evaluation set is measured in whole passes until there are at least so many; of a
+    A smaller evaluation set is measured in whole passes until there are at least so many. Of a
     larger one the first `items` are. `output_tolerance` is how far the outputs of a
     backend may be from those of eager, as a share of the largest output. `time_tolerance` is how
     much slower (0.5 = 50 %) another machine of a hardware class may be before that speaks against a
-    claim; `alpha` the chance of an honest claim beyond it to be rejected. `limit_seconds` is for
+    claim. `alpha` the chance of an honest claim beyond it to be rejected. `limit_seconds` is for
     compiling, exporting and measuring, beside the training's own limit: after an eighth of it a
     backend ends as soon as it has FEWEST_ITEMS, after a quarter with the items it has.
     """
@@ -219,7 +219,7 @@ class LatencyProtocol:
 
 
 def samples_in_whole_passes(items: int, set_items: int | None) -> int:
-    """At least `items` samples from whole passes over a set; `items` of one that has as many."""
+    """At least `items` samples from whole passes over a set. `items` of one that has as many."""
     if not set_items or set_items >= items:
         return items
     return set_items * math.ceil(items / set_items)

@@ -60,5 +60,5 @@ def training_cost_usd(tta_seconds: float | None, price_usd_per_hour: float | Non
 
 
 def inference_cost_usd_per_10000(cost_usd_per_item: float | None) -> float | None:
-    """US dollars for 10,000 items, the unit of the published board; None without a cost."""
+    """US dollars for 10,000 items, the unit of the published board. None without a cost."""
     return None if cost_usd_per_item is None else cost_usd_per_item * 10_000

@@ -37,7 +37,7 @@ class QualityTarget:
     """The quality a run must reach, in the unit of its source.
 
     `resolution` is the smallest step the metric can take (one test item), None where unknown.
-    `also` has further targets for the same evaluation; then `logged_as` is this metric's name in
+    `also` has further targets for the same evaluation. Then `logged_as` is this metric's name in
     logs. `offline` is whether quality is measured from the checkpoints of a run once it is over:
     the times of such evaluations say nothing. `steps` is whether an evaluation may tell its step
     alone, `timed_by_result` whether the run ended when the first model that passed was saved, which
@@ -72,7 +72,7 @@ class QualityTarget:
         return quality >= self.least if self.direction == "higher" else quality <= self.least
 
     def is_reached_at(self, evaluation: Evaluation) -> bool:
-        """Whether an evaluation is at the target in every metric; one it lacks is not reached."""
+        """Whether an evaluation is at the target in every metric. One it lacks is not reached."""
         if not self.is_reached(evaluation.quality):
             return False
         others = evaluation.others or {}
@@ -137,7 +137,7 @@ class QualityTarget:
 
     @property
     def logged_names(self) -> tuple[str, ...]:
-        """Names of the metrics in logs, this one first; empty where there is one metric alone."""
+        """Names of the metrics in logs, this one first. Empty where there is one metric alone."""
         if not self.also:
             return ()
         return tuple(part.logged_as or part.metric for part in (self, *self.also))

@@ -47,7 +47,7 @@ Kind = Literal["train", "inference"]
 
 
 def parse_curve(content: bytes, *, name: str, metric: str, unit: str) -> Run:
-    """The run in a training TSV; `unit` is percent or fraction.
+    """The run in a training TSV. `unit` is percent or fraction.
 
     Columns are read by name and may stand in any order; seconds = hours * 3600, in file order.
     Raises a RuleError of every problem, with file, line, field and expectation.
@@ -191,7 +191,7 @@ Cost = Annotated[float, Ge(0), Le(HIGHEST_COST_USD), Checked(_cost)]
 
 @dataclass(frozen=True)
 class EntryTable:
-    """The known fields of an entry's JSON; `timestamp` is an ISO date."""
+    """The known fields of an entry's JSON. `timestamp` is an ISO date."""
 
     __pydantic_config__ = STRICT | {
         "extra": "ignore",
@@ -232,7 +232,7 @@ def parse_entry(
 ) -> DawnbenchEntry:
     """The entry in a JSON file.
 
-    Without `kind` an entry with a latency is of inference; `metric` is the one an inference entry
+    Without `kind` an entry with a latency is of inference. `metric` is the one an inference entry
     must have, any of the three if None. Raises a RuleError of every problem, with file, line, field
     and expectation.
     """
@@ -286,7 +286,7 @@ def parse_entry(
 
 
 def _quality(fields: dict[str, Any], metric: str | None, *, file: str) -> tuple[str, float]:
-    """Metric and quality as they stand there; an F1 score in percent is the one exception."""
+    """Metric and quality as they stand there. An F1 score in percent is the one exception."""
     metrics = (metric,) if metric is not None else tuple(METRICS)
     name = next((name for name in metrics if fields.get(name) is not None), metrics[0])
     quality, wrong = fields.get(name), partial(LogFormatError, file=file, field=name)

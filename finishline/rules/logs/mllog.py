@@ -1,6 +1,6 @@
 """MLPerf Training logs as runs: `:::MLLOG {json}` lines, and the formats of v0.5 and v0.6.
 
-Source: MLPerf training_rules.adoc, "Logging"; the required keys of the v5.1 compliance checker.
+Source: MLPerf training_rules.adoc, "Logging". The required keys of the v5.1 compliance checker.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

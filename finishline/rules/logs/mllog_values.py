@@ -36,7 +36,7 @@ Report = Callable[[LogFormatError], None]
 
 
 class LogSettings:
-    """The settings of one log; ranks may repeat a line, but not with another value.
+    """The settings of one log. Ranks may repeat a line, but not with another value.
 
     `allowed` has, for some keys, the only texts they may have. A wrong line raises LogFormatError,
     and the first good value of a setting stays. `seeds` has every seed the log names, in order:
@@ -70,7 +70,7 @@ class LogSettings:
             raise record.fault(f"{shown(value)} after {shown(said)}", ONE_VALUE, CHANGES)
 
     def _read_seed(self, record: Record) -> None:
-        """Keep a seed; below 0 it is odd, but can be that of another run as well as any other."""
+        """Keep a seed. Below 0 it is odd, but can be that of another run as well as any other."""
         try:
             seed = _integer(record, minimum=0)
         except LogFormatError as error:
@@ -221,7 +221,7 @@ class RunClock:
         self._opened_ms = self._measured_ms = None
 
     def ledger(self, end_ms: float) -> Ledger | None:
-        """Seconds per phase up to a moment; all but preparation and evaluation is train.
+        """Seconds per phase up to a moment. All but preparation and evaluation is train.
 
         None before run_start, and where the times of the phases contradict each other.
         """
@@ -286,7 +286,7 @@ Moment = tuple[float | None, int | None, int | None]
 
 @dataclass
 class _Measured:
-    """Qualities at one moment of the training; the last line of a metric holds."""
+    """Qualities at one moment of the training. The last line of a metric holds."""
 
     line: int
     seconds: float
@@ -338,7 +338,7 @@ class SeveralMetrics:
         return (epoch, samples, None), quality
 
     def evaluations(self, batch_size: int | None, *, report: Report) -> list[Evaluation]:
-        """The evaluations in order of the training; one without the main metric is reported.
+        """The evaluations in order of the training. One without the main metric is reported.
 
         Where an evaluation tells its step alone, a batch was trained on in each.
         """

@@ -16,7 +16,7 @@ from finishline.rules.logs.source import STEP, Row, Source
 
 MOST_EVENTS = 1_000_000
 LARGEST_RECORD = 256 * 1024 * 1024
-# Scalars are small; larger records are pictures and graphs, and are passed over.
+# Scalars are small. Larger records are pictures and graphs, and are passed over.
 LARGEST_SCALARS = 64 * 1024
 MOST_VALUES = 1_000
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5

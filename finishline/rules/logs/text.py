@@ -190,7 +190,7 @@ def refuse_repeated_keys(text: bytes, *, file: str, line: int | None = None) -> 
     """Raise LogFormatError if one object of a text, which parsed, has a key twice.
 
     Readers differ in which of the two they believe. Without a backslash a look at the quotes
-    settles most texts; only a key that two objects share, or an escape, needs the slow reading.
+    settles most texts. Only a key that two objects share, or an escape, needs the slow reading.
     """
     keys = _KEY.findall(text)
     if len(set(keys)) == len(keys) and b"\\" not in text:

@@ -2,7 +2,7 @@
 
 A closed submission may not reach the target in fewer epochs (or samples) than the reference needs
 at its batch size. Where the rule text and its checker differ, the benchmark's file decides.
-Source: MLPerf training_rules.adoc, "Reference Convergence Points"; mlperf-logging.
+Source: MLPerf training_rules.adoc, "Reference Convergence Points". Mlperf-logging.
 """
 
 import bisect
@@ -55,7 +55,7 @@ class RcpVerdict:
 
     "fail" converges faster than the reference can, "missing" has no reference point, and
     "published" is one of these two with the factor of a `scaling.json`. `factor` is reference mean
-    / submission mean, at least 1; `applied_factor` multiplies the score. `batch_size`, `mean` and
+    / submission mean, at least 1. `applied_factor` multiplies the score. `batch_size`, `mean` and
     `lowest` (the limit before any allowance) are of the reference point that was used.
     `submission_mean` is the olympic mean of the set, None where too few runs converged.
     """
@@ -171,7 +171,7 @@ def _compare(
 
 
 def convergence_limits(rule: RcpRule, runs: RunsRule, *, pruned: bool) -> list[ConvergenceLimit]:
-    """The limit at every reference point, by batch size; with `pruned` at those that `prune` keeps.
+    """The limit at every reference point, by batch size. With `pruned` at those that `prune` keeps.
 
     Raises RuleError if a point has too few runs, or two have the same batch size.
     """
@@ -201,8 +201,8 @@ def _limit_of(point: ReferencePoint, runs: RunsRule, stdev_of: SpreadOf) -> Conv
 def prune(limits: Sequence[ConvergenceLimit]) -> list[ConvergenceLimit]:
     """The points, by batch size, without those that are slower than their neighbours promise.
 
-    Points below the batch size of the fastest are dropped; then, once from small to large, each
-    that converges slower than the line between its neighbours. The checker reads it so; the rule
+    Points below the batch size of the fastest are dropped. Then, once from small to large, each
+    that converges slower than the line between its neighbours. The checker reads it so. The rule
     text says "any two surrounding points", which keeps fewer.
     """
     if not limits:
@@ -231,7 +231,7 @@ def _interpolate(
 def limit_at(
     batch_size: int, limits: Sequence[ConvergenceLimit], *, runs: int
 ) -> ConvergenceLimit | None:
-    """The limit at a batch size: a point's own or interpolated; None outside the points.
+    """The limit at a batch size: a point's own or interpolated. None outside the points.
 
     An interpolated point counts as one of 2 N reference runs (the checker's reading).
     """
@@ -271,7 +271,7 @@ def check_set(
     division: str,
     pruned: bool,
 ) -> tuple[RcpVerdict | None, list[Violation]]:
-    """Compare the convergence of a result's runs with the reference; return verdict and violations.
+    """Compare the convergence of a result's runs with the reference. Return verdict and violations.
 
     `convergence` has one figure for each of `runs`. The verdict is None in the open division, for
     a benchmark without reference points, for too few runs, and for several batch sizes. It is

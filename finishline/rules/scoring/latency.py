@@ -16,7 +16,7 @@ from finishline.rules.text import count_text
 # The fewest samples a percentile may be told from.
 # Source: MLPerf inference_policies, "Early stopping" (90th and 99th percentile).
 FEWEST_SAMPLES: Mapping[int, int] = {90: 64, 99: 662}
-FEWEST_ITEMS = 120  # Of a model so slow that all items would take too long; enough for p90.
+FEWEST_ITEMS = 120  # Of a model so slow that all items would take too long. Enough for p90.
 IN_PERCENT = "f1_score_in_percent"
 
 
@@ -25,7 +25,7 @@ class LatencyFigures:
     """Statistics of measured items without warm-up, in milliseconds per item.
 
     A percentile is None where there are not enough samples. `drift_percent` is how much slower the
-    median of the second half is than the first's; None below two samples.
+    median of the second half is than the first's. None below two samples.
     """
 
     samples: int
@@ -83,7 +83,7 @@ def nearest_rank(ordered: Sequence[float], percent: int) -> float:
 
 
 def median_lower_bound(values: Sequence[float], *, alpha: float) -> float | None:
-    """Lower confidence bound of the median at level 1 - `alpha`; None from too few values.
+    """Lower confidence bound of the median at level 1 - `alpha`. None from too few values.
 
     Exact for any distribution: the sign test.
     """
@@ -98,7 +98,7 @@ def median_lower_bound(values: Sequence[float], *, alpha: float) -> float | None
 
 @dataclass(frozen=True)
 class InferenceResult:
-    """Result of `score_inference`; nothing in it is derived from a log.
+    """Result of `score_inference`. Nothing in it is derived from a log.
 
     `quality` is in the unit of the benchmark's metric, and `reached` says whether it meets the
     target. `latency_ms` is of one item at batch size 1. `flags` lists oddities of the entry.

@@ -191,7 +191,7 @@ def score(
 def scored_places(times: Sequence[float | None], rule: RunsRule) -> list[int]:
     """Runs that make the result: their places in `times`, None for a run that did not converge.
 
-    Of more runs than the rule counts, the median window; where a rule has more runs started than
+    Of more runs than the rule counts, the median window. Where a rule has more runs started than
     counted, the first that converged, and none if they are too few (v0.5, "Run 100, use first 50
     that converge"). Source: MLPerf training_rules.adoc, "Benchmark results".
     """
@@ -299,7 +299,7 @@ def _tta_steps(
 
 
 def _mean(values: Sequence[float | None], dropped: int) -> str | None:
-    """The mean of what is left after dropping, written out; of many values their sum alone."""
+    """The mean of what is left after dropping, written out. Of many values their sum alone."""
     kept = sorted(map(_slowest, values))[dropped : len(values) - dropped]
     if not kept or math.inf in kept:
         return None

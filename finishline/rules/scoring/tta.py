@@ -36,7 +36,7 @@ def first_evaluation_at_target(
     of the first `reach.evaluations` such evaluations in a row. fixed_stop: the last evaluation, at
     any quality, because there the mean over runs is tested.
     Raises RuleError on a run without evaluations.
-    Source: dawn-bench-entries README, "CIFAR10 Training"; modded-nanogpt, rules of the speedrun.
+    Source: dawn-bench-entries README, "CIFAR10 Training". Modded-nanogpt, rules of the speedrun.
     """
     if not evaluations:
         raise RuleError("a run without evaluations", expected="at least one evaluation")
@@ -72,7 +72,7 @@ def time_to_accuracy(
     On the clock the log itself was written by, a log with a run_stop counts to its run_stop, if its
     status is "success" (MLPerf), and any other to the evaluation that reached the target
     (DAWNBench). On another clock the ledger of that evaluation decides, None without a ledger.
-    Source: MLPerf training_rules.adoc, "Benchmark results"; dawn-bench-entries README.
+    Source: MLPerf training_rules.adoc, "Benchmark results". Dawn-bench-entries README.
     """
     reached = first_evaluation_at_target(run.evaluations, target, reach)
     if reached is None:
@@ -137,7 +137,7 @@ class Crossing:
 def find_crossing(
     curve: Sequence[Evaluation], target: QualityTarget, reach: ReachRule
 ) -> Crossing | None:
-    """Find where a curve reaches its target; None if it never does or lacks epochs."""
+    """Find where a curve reaches its target. None if it never does or lacks epochs."""
     reached = first_evaluation_at_target(curve, target, reach) if curve else None
     if reached is None or reached.epoch is None:
         return None
@@ -185,7 +185,7 @@ def interpolated_epochs(
 ) -> Reference | None:
     """Epochs to the target at a batch size between two calibrated ones, as 2 N runs, or None.
 
-    Source: MLPerf training_rules.adoc, "Reference Convergence Points"; mlperf-logging.
+    Source: MLPerf training_rules.adoc, "Reference Convergence Points". Mlperf-logging.
     """
     below = max((size for size in calibrated_sizes(benchmark) if size < batch_size), default=None)
     above = min((size for size in calibrated_sizes(benchmark) if size > batch_size), default=None)

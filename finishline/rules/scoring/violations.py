@@ -18,7 +18,7 @@ FIXED_STOP_P_VALUE = 0.01
 
 @dataclass(frozen=True)
 class Violation:
-    """A rule the runs break, with the log and line it shows in; the result is then not ranked."""
+    """A rule the runs break, with the log and line it shows in. The result is then not ranked."""
 
     code: str
     message: str

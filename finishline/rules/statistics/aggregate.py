@@ -54,7 +54,7 @@ def median_window(times: Sequence[float | None], *, count: int, dropped: int) ->
     """Find the `count` consecutive runs with the median olympic mean of all such windows.
 
     An invalid window counts as infinite. Of two windows in the middle the slower is taken, because
-    the submitter chose how many runs there are; of equal windows the first. All runs where there
+    the submitter chose how many runs there are. Of equal windows the first. All runs where there
     are no more than `count`.
     Source: MLPerf training_rules.adoc, "Benchmark results" (M > N runs).
     """
@@ -79,7 +79,7 @@ def standard_deviation(values: Sequence[float], *, ddof: int) -> float:
 
 
 def coefficient_of_variation_percent(values: Sequence[float]) -> float | None:
-    """Population standard deviation over mean, in percent; None below two values or at mean 0.
+    """Population standard deviation over mean, in percent. None below two values or at mean 0.
 
     Source: Verma et al., "Demystifying the MLPerf Training Benchmark Suite" (ddof = 0).
     """
@@ -90,7 +90,7 @@ def coefficient_of_variation_percent(values: Sequence[float]) -> float | None:
 
 @dataclass(frozen=True)
 class Reference:
-    """Mean and spread of a figure over `count` reference runs; `stdev` with ddof = 1."""
+    """Mean and spread of a figure over `count` reference runs. `stdev` with ddof = 1."""
 
     mean: float
     stdev: float
@@ -150,7 +150,7 @@ def variance_of_mean(runs: int, *, dropped: int | None = None) -> float | None:
 
 
 def pooled_spread(pools: Iterable[Sequence[float]]) -> Spread | None:
-    """The spread of log figures within pools, over all pools; None below ten runs.
+    """The spread of log figures within pools, over all pools. None below ten runs.
 
     `pools` holds the seconds (or epochs) of the runs that reached the target. A pool of one run
     does not count.

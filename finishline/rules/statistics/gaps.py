@@ -177,7 +177,7 @@ def lowest_mean(
     mean - t(1 - alpha, freedom) * s * sqrt(1 / n + 1 / weight), by default with `freedom` n - 1. s
     is the reference's deviation, at least that of rounding to steps of `quantum`. A mean within one
     quantum is never too low. The claim's own scatter is the claimant's to choose.
-    Source: Student's one-sided t-test with the reference's variance; MLPerf training_rules.adoc,
+    Source: Student's one-sided t-test with the reference's variance. MLPerf training_rules.adoc,
     "Reference Convergence Points", for the closed form.
     """
     spread = max(reference.stdev, quantum / math.sqrt(12))
@@ -196,7 +196,7 @@ def p_value_of_mean_beyond(
     """Probability of a sample mean this far beyond `limit` if the true mean is just at it.
 
     Beyond is above for "higher" and below for "lower". None for fewer than two values. The variance
-    is pooled with that of the figures `beside`; their mean does not enter.
+    is pooled with that of the figures `beside`. Their mean does not enter.
     Source: Student's one-sided one-sample t-test.
     """
     if len(values) < 2:
@@ -236,7 +236,7 @@ def log_times(seconds: Sequence[float], *, quantum: float = SHORTEST_SECONDS) ->
 
 
 def welch(first: LogTimes | None, second: LogTimes | None) -> Gap | None:
-    """Welch's t-test of two sides; None where one has fewer than two runs.
+    """Welch's t-test of two sides. None where one has fewer than two runs.
 
     Source: Welch (1947), on logarithms, so that the figure tested is a ratio.
     """
@@ -251,13 +251,13 @@ def welch(first: LogTimes | None, second: LogTimes | None) -> Gap | None:
 
 
 def two_sided_p(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Welch's two-sided p-value of figures as they are; None below two on either side."""
+    """Welch's two-sided p-value of figures as they are. None below two on either side."""
     gap = welch(*(log_times(each, quantum=0.0) for each in (first, second)))
     return None if gap is None else gap.p_value
 
 
 def paired_gap(pairs: Sequence[tuple[float, float]], *, quantum: float) -> Gap | None:
-    """Distance of two sides that were measured in pairs; None below two pairs.
+    """Distance of two sides that were measured in pairs. None below two pairs.
 
     Figures are read off in steps of `quantum`, and count as at least the lesser of that and 1 ms.
     The log ratios scatter no less than that rounding makes them: equal readings are not certain.
@@ -335,7 +335,7 @@ def judge_halves(
     p = 0.115, `short`. 95.8, 96.0, 95.9, 96.1 and 95.7 miss 0.6 points: t = -8.49, p = 0.0005,
     `disagrees`.
     Raises StatisticsMissingError without SciPy where the mean is not at the target.
-    Source: docs/trainings.md, "Two halves"; Student's one-sided one-sample t-test.
+    Source: docs/trainings.md, "Two halves". Student's one-sided one-sample t-test.
     """
     found = mean(second_halves)
     missing = target - found if direction == "higher" else found - target

@@ -90,7 +90,7 @@ class Comparison:
 
     @property
     def pairs_missing(self) -> int | None:
-        """Pairs that would tell the two apart if the difference stays; None for over a thousand."""
+        """Pairs that would tell the two apart if the difference stays. None for over a thousand."""
         if self.gap is None or self.faster is not None:
             return None
         spread = self.gap.error * math.sqrt(self.pairs)

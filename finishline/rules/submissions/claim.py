@@ -73,7 +73,7 @@ class Cloud:
 
 @dataclass(frozen=True)
 class System:
-    """The hardware and software a run was made on; absent figures are None.
+    """The hardware and software a run was made on. Absent figures are None.
 
     `hardware_class` names machines with comparable times. `price_usd_per_hour` is the price of the
     whole system as its submitter states it, `price_source` where it can be looked up.

@@ -50,10 +50,10 @@ _COUNT = re.compile(r"(\d{1,8})(?:\.0+)?")
 
 @dataclass(frozen=True)
 class SystemDescription:
-    """A system as its submitter describes it; absent, empty and "N/A" fields are None.
+    """A system as its submitter describes it. Absent, empty and "N/A" fields are None.
 
     `fields` has every field of the file that has a value, as text and under its own name.
-    `problems` lists what is missing or wrong; each has a `code`.
+    `problems` lists what is missing or wrong. Each has a `code`.
     """
 
     division: str | None
@@ -81,9 +81,9 @@ def read_system(content: bytes, *, file: str) -> SystemDescription:
     """The system in a description file.
 
     Lenient where published files are: numbers as text and text as numbers, empty fields, unknown
-    ones. Raises RuleError only if it is no JSON object or too large; everything else is in
+    ones. Raises RuleError only if it is no JSON object or too large. Everything else is in
     `problems`.
-    Source: MLPerf submission_rules.adoc, "System description"; mlperf-logging system_desc_checker.
+    Source: MLPerf submission_rules.adoc, "System description". Mlperf-logging system_desc_checker.
     """
     system = read_system_table(parse_json_object(content, file=file), file=file)
     try:
@@ -99,7 +99,7 @@ def _problem(file: str, code: str, field: str | None, message: str, expected: st
 
 
 def read_system_table(table: Mapping[str, Any], *, file: str) -> SystemDescription:
-    """The system in a table that was read from a file of another form; as lenient."""
+    """The system in a table that was read from a file of another form. As lenient."""
     problem = partial(_problem, file)
     problems = [
         problem("missing_field", name, "missing", "every field of the template")
@@ -172,10 +172,10 @@ _SLICE = re.compile(r".*-([0-9]{1,6})")
 def read_entry_system(content: bytes, *, file: str) -> SystemDescription:
     """The system in an entry.json, as later rounds describe one.
 
-    Nodes of several kinds are added up; fields they do not share are None. A "tpuv3-512" has its
+    Nodes of several kinds are added up. Fields they do not share are None. A "tpuv3-512" has its
     512 accelerators in all nodes together, anything else so many in each. Raises RuleError only if
-    it is no JSON object or too large; other problems are in `problems`.
-    Source: MLPerf submission rules of v0.5, "System description"; the entries of that round.
+    it is no JSON object or too large. Other problems are in `problems`.
+    Source: MLPerf submission rules of v0.5, "System description". The entries of that round.
     """
     table = parse_json_object(content, file=file)
     given = table.get("nodes")
@@ -198,7 +198,7 @@ def read_entry_system(content: bytes, *, file: str) -> SystemDescription:
 
 
 def _in_later_names(table: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The entry in the names of later rounds; missing counts are absent."""
+    """The entry in the names of later rounds. Missing counts are absent."""
     total = _total([_count(node.get("num_nodes")) for node in nodes])
     accelerators = _total([_accelerators(node) for node in nodes])
     cpu, memory = _text(_shared(nodes, "cpu")), _shared(nodes, "sys_mem_size")
@@ -238,7 +238,7 @@ def _shared(nodes: Sequence[Mapping[str, Any]], name: str) -> Any:
 
 
 def _count(value: Any) -> int | None:
-    """A count, as a number or a text; None for anything else, such as "NA" or -1."""
+    """A count, as a number or a text. None for anything else, such as "NA" or -1."""
     text = _text(value).strip()
     return int(text) if re.fullmatch(r"[0-9]{1,7}", text) else None
 

@@ -66,7 +66,7 @@ def score_submission(
     """Read, check and score a submission. Raises a RuleError that lists every problem.
 
     `claim_json` is Finishline's own JSON or a DAWNBench entry, which names no benchmark: then
-    `benchmark_id` must. `logs` holds the run logs by file name, and nothing else; an inference
+    `benchmark_id` must. `logs` holds the run logs by file name, and nothing else. An inference
     entry has none.
 
     A submission from an `archive` is not refused for the rules it breaks: they are violations of

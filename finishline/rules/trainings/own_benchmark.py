@@ -1,7 +1,7 @@
 """A benchmark of an organiser's own: its definition, task, data and reference in one folder.
 
 `[trainings.files]` of `benchmark.toml` pins every other file. The same checks are made at home and
-by the server that the folder is added to; neither runs any of its code.
+by the server that the folder is added to. Neither runs any of its code.
 """
 
 import ast

@@ -150,7 +150,7 @@ def _judge_repeat(made: Sequence[ReplayRun], *, repeat: int) -> Reason:
 
 
 def why_no_entry(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:
-    """Reason why a claim cannot be measured as an entry; None if it can."""
+    """Reason why a claim cannot be measured as an entry. None if it can."""
     if benchmark.trainings is None:
         return f"{benchmark.benchmark_id} trains no code submissions"
     if claims[0].package is None:
@@ -166,7 +166,7 @@ Variant = tuple[str, ...]  # The factors that are off.
 
 
 def variants_of(factors: Sequence[str]) -> list[Variant]:
-    """All factors on, each one off alone, and all off; of one factor that is the same."""
+    """All factors on, each one off alone, and all off. Of one factor that is the same."""
     everything = [tuple(factors)] if len(factors) > 1 else []
     return [(), *((name,) for name in factors), *everything]
 
@@ -257,7 +257,7 @@ def names_of(off: Variant, *, of: int) -> str:
 
 
 def why_no_ablation(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:
-    """Reason why a claim has no factors to train apart; None if it has."""
+    """Reason why a claim has no factors to train apart. None if it has."""
     if benchmark.trainings is None:
         return f"{benchmark.benchmark_id} trains no code submissions"
     if claims[0].package is None:

@@ -16,5 +16,5 @@ ASKED_FOR = tuple(name for name, purpose in PURPOSES.items() if purpose.claims =
 
 
 def is_in_box(name: str) -> bool:
-    """Whether jobs of a purpose train packages; not for an unknown one."""
+    """Whether jobs of a purpose train packages. Not for an unknown one."""
     return name in PURPOSES and PURPOSES[name].in_box

@@ -222,7 +222,7 @@ def judge_time(case: Case, policy: ReplayPolicy) -> Reason:
 
 
 def why_not_timed(report: ReplayReport, *, hardware_class: str) -> Reason | None:
-    """Reason why a report's times do not count on a claim's hardware class; None if they do."""
+    """Reason why a report's times do not count on a claim's hardware class. None if they do."""
     ours = report.system.hardware_class
     if ours != hardware_class:
         message = (

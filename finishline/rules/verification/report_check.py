@@ -84,7 +84,7 @@ TOLERANCE_SECONDS = 1e-6
 def check_ledgers(run: ReplayRun, clock: Clock, *, division: str) -> None:
     """Raise RuleError, naming run and field, unless a run's ledgers make its seconds.
 
-    Each evaluation's seconds are its ledger's on the clock; no phase loses seconds from one
+    Each evaluation's seconds are its ledger's on the clock. No phase loses seconds from one
     evaluation to the next, nor to the end of the run.
     """
     place = f"runs[{run.index}]"
@@ -133,7 +133,7 @@ COMPARED = tuple(field.name for field in fields(ReplayEvaluation))
 
 @dataclass(frozen=True)
 class StreamedEvent:
-    """An event as a worker posted it; `at_seconds` is the server's clock since the claim."""
+    """An event as a worker posted it. `at_seconds` is the server's clock since the claim."""
 
     at_seconds: float
     run: int
@@ -198,7 +198,7 @@ def check_stream(
 def starts_clock(event: StreamedEvent, clock: Clock) -> bool:
     """Whether a run's clock starts with this event, unless it has started before.
 
-    On the dawnbench clock all preparation counts; on the others the first phase after it.
+    On the dawnbench clock all preparation counts. On the others the first phase after it.
     """
     if clock.name == "dawnbench":
         return event.kind == "run_started"

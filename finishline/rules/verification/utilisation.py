@@ -43,7 +43,7 @@ def roofline(
 ) -> Roofline:
     """The roofline point of a training step. Raises ValueError on a step without time.
 
-    Source: MLPerf training_rules.adoc, utilisation; Williams, Waterman, Patterson, "Roofline".
+    Source: MLPerf training_rules.adoc, utilisation. Williams, Waterman, Patterson, "Roofline".
     """
     if seconds_per_step <= 0:
         raise ValueError(f"seconds_per_step is {seconds_per_step:g}; expected more than 0")

@@ -1,7 +1,7 @@
 """The first process of a container: it filters calls, starts the runner, and ends with it.
 
 It ends with the worker too, and the kernel then kills all others. The constants are those of
-worker/sandbox/oci.py; nothing but the standard library can be imported here.
+worker/sandbox/oci.py. Nothing but the standard library can be imported here.
 """
 
 import ctypes
@@ -36,7 +36,7 @@ def filter_calls(program: bytes) -> None:
 
 
 def reap(runner: int) -> None:
-    """Take the exit status of all that have ended; end with the runner's."""
+    """Take the exit status of all that have ended. End with the runner's."""
     with suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -48,7 +48,7 @@ def reap(runner: int) -> None:
 
 
 def main() -> None:
-    """Start the runner; end with it, or when the worker closes its end or has died."""
+    """Start the runner. End with it, or when the worker closes its end or has died."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # The kernel keeps it from a first process.
     orders = json.loads(sys.argv[1])
     life, channel = connected(), connected()

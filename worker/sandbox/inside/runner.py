@@ -134,7 +134,7 @@ def checked(result: Any, dtype: str, shape: list[int]) -> bytes:
 
 
 def limit(orders: dict[str, Any]) -> None:
-    """Limit this process and its children; the number of processes counts inside the box alone."""
+    """Limit this process and its children. The number of processes counts inside the box alone."""
     for name, value in orders["limits"].items():
         resource.setrlimit(getattr(resource, name), (value, value))
 

@@ -25,7 +25,7 @@ ANSWER_SECONDS = 10  # Of the processor.
 
 
 def allow_an_answer() -> None:
-    """Limit the processor seconds from now on to those of one answer; more raise TimeoutError."""
+    """Limit the processor seconds from now on to those of one answer. More raise TimeoutError."""
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
     until = math.ceil(time.process_time()) + ANSWER_SECONDS
     resource.setrlimit(resource.RLIMIT_CPU, (min(until, most), most))
@@ -37,7 +37,7 @@ def end_late(*_: object) -> None:
 
 
 def packed(task: Any) -> tuple[dict[str, Any], bytes]:
-    """Types and shapes of a drawn task; these as JSON, a line feed, and the arrays in a row."""
+    """Types and shapes of a drawn task. These as JSON, a line feed, and the arrays in a row."""
     import numpy as np
 
     parts: list[bytes] = []
@@ -77,7 +77,7 @@ def check_shapes(module: Any, drawn: dict[str, Any]) -> None:
 
 
 def score(drawn: Any, predictions: Any) -> list[float]:
-    """Quality on each half; NaN for predictions, a class out of range say, that raise an error.
+    """Quality on each half. NaN for predictions, a class out of range say, that raise an error.
 
     The log has the error. Zeros are predictions of any task: one that fails on them too is broken.
     """
