@@ -133,7 +133,7 @@ chaos: $(STAMP)  ## 200 faults on 60 verifications with real training, 15 of pac
 course: $(STAMP)  ## 200 students on one box: 400 packages, of which 40 cheat (ARGS="--students 20 --cheats 30")
 	$(BIN)/python -m tests.course.walk $(ARGS)
 
-pictures: $(STAMP)  ## renew the README's pictures from a server (URL=http://...) with demo, example packages and archives
+pictures: $(STAMP)  ## renew the README's pictures from a server (URL=http://...) with demo and archives
 	$(BIN)/python -m tests.support.pictures $(URL)
 
 clean:  ## remove the environments and caches; var/ with your submissions stays

@@ -454,7 +454,7 @@ def test_a_submission_is_checked_under_a_definition_file(tmp_path):
         True,
     )
     assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.startswith("Accepted by the rules: digits closed, TTA 20.00 s")
+    assert ran.stdout.startswith("Accepted by the rules: digits closed, TTA 20.0 s")
     (tmp_path / "benchmarks").mkdir()
     (tmp_path / "benchmarks" / "digits.toml").write_bytes(DIGITS.read_bytes())
     assert run_bare(tmp_path, "check", folder).returncode == 0

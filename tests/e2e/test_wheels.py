@@ -29,7 +29,7 @@ def test_the_wheels_hold_what_each_needs(wheels):
         "server/files/benchmarks/teacher/reference/train.py": whole,
         "server/files/docs/start.md": whole,
         "server/files/docs/decisions/0017-one-job.md": whole,
-        "server/files/docs/images/home.png": whole,
+        "server/files/docs/images/leaderboard.png": whole,
         "web/templates/base.html": whole,
         "web/templates/console/users.html": whole,
         "web/static/style.css": whole,
@@ -88,4 +88,4 @@ def test_a_participant_takes_part_in_a_server(participant, stack, trained, tmp_p
 
 def test_a_server_from_the_wheels_shows_its_documents(stack):
     assert asking.get(f"{stack.url}/docs/start", headers={"Accept": "text/html"}).is_success
-    assert asking.get(f"{stack.url}/docs/images/home.png").is_success
+    assert asking.get(f"{stack.url}/docs/images/leaderboard.png").is_success

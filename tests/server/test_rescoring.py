@@ -202,7 +202,7 @@ def test_a_board_marks_what_was_scored_by_other_rules(
     digits.write_text(digits.read_text().replace("value = 97.5", "value = 98.0"))
     kept, others, page = board()
     assert (kept, others) == (own, {own: "version 1, other target"})
-    assert "other rules: version 1, other target</small>" in page
+    assert "other rules: version 1, other target</span>" in page
 
 
 def test_what_is_being_verified_keeps_its_definition(

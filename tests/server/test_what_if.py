@@ -264,7 +264,7 @@ def test_records_are_those_of_everybody_and_say_so_under_filters(two_systems, cl
     assert drawn["data"] == figure(client, "records")["data"]
     assert "note" not in figure(client, "records", division="closed")["layout"]["meta"]
     assert figure(client, "records", division="open")["data"] == []
-    assert "How a record is decided" in client.get(f"{PAGE}/records").text
+    assert "How first place is decided" in client.get(f"{PAGE}/records").text
 
 
 def test_times_are_set_against_what_is_asked_for(two_systems, client):

@@ -1,4 +1,4 @@
-"""Take the README's pictures from a server with the demo, the example packages and the archives."""
+"""Take the README's pictures from a server with the demo and the archives."""
 
 import json
 import sys
@@ -12,15 +12,13 @@ BOARD = "mlperf-v5.1-llama2_70b_lora"
 
 
 def take_pictures(site):
-    """Save the first page, a leaderboard, the latest replay and the ideas of a server."""
+    """Save a leaderboard and the latest replay of a server."""
     with urlopen(f"{site}/api/v1/verifications?limit=100") as answer:  # noqa: S310  the server that is asked for
         verifications = json.load(answer)["verifications"]
     replay = next(one["id"] for one in verifications if one["kind"] == "replay")
     pages = {
-        "home": ("/", 860),
         "leaderboard": (f"/benchmarks/{BOARD}", 860),
         "replay": (f"/verifications/{replay}", 1130),
-        "ideas": ("/benchmarks/teacher/ideas", 1080),
     }
     with running_chromium() as browser:
         context = browser.new_context(color_scheme="light")

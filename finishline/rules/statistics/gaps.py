@@ -335,7 +335,7 @@ def judge_halves(
     p = 0.115, `short`. 95.8, 96.0, 95.9, 96.1 and 95.7 miss 0.6 points: t = -8.49, p = 0.0005,
     `disagrees`.
     Raises StatisticsMissingError without SciPy where the mean is not at the target.
-    Source: docs/trainings.md, "Two halves". Student's one-sided one-sample t-test.
+    Source: docs/teacher.md, "Two halves". Student's one-sided one-sample t-test.
     """
     found = mean(second_halves)
     missing = target - found if direction == "higher" else found - target

@@ -93,7 +93,7 @@ def test_logs_are_sent_by_keyboard(browser, address, digits_submission, alice):
     tab_to(page, "button:has-text('Send')")
     page.keyboard.press("Enter")
     page.wait_for_url("**/submissions/*")
-    expect(page.locator("h1")).to_contain_text("alice")
+    expect(page.locator(".top-card")).to_contain_text("alice")
     context.close()
 
 
