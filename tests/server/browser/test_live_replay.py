@@ -50,6 +50,7 @@ def test_replay_is_watched_to_its_verdict(browser, client, replay, make_report, 
     with serving(client.app, port):
         assert replay.post(grant, evaluations(4, 8)).is_success
         becomes(page, ROWS, 8)
+        becomes(page, f"({DRAWN}).length", 8)  # The chart follows events, the table the server.
         assert page.evaluate(DRAWN) == pytest.approx([0.2 * j for j in range(1, 9)])
         assert page.locator("#announcer").text_content().startswith("Run 1, evaluation")
         assert replay.report(grant, make_report(seeds)).is_success
