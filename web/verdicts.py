@@ -68,7 +68,7 @@ def verdict_checks(
         ("Reached the target", REACHED),
         ("Learned like the reference", LEARNED),
         ("Same number of epochs", EPOCHS),
-        ("Same speed", SPEED),
+        ("Speed as claimed", SPEED),
     ]
     return [
         (

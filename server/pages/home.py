@@ -23,7 +23,7 @@ from server.pages.board import times_fitting, times_of
 from server.pages.declared import Context, public_page
 from server.verifications.views import VerificationLine, latest_verdicts, live_verifications, view
 from web.charts.parts import Chart
-from web.charts.verification import replay_chart
+from web.charts.verification import counted_pairs, head_to_head_chart, replay_chart
 from web.formats import SECONDS, TimeFormat
 from web.home_words import Shown, families, round_matrix
 from web.names import named
@@ -110,24 +110,30 @@ def _row(benchmark: Benchmark, count: Counts, held: DivisionRecords | None) -> d
 def _race(
     session: Session, times: Mapping[str, TimeFormat], lines: Iterable[VerificationLine]
 ) -> dict[str, Any] | None:
-    """The first verification with a run of two evaluations, which make a line. None without one."""
+    """The first verification whose chart has a line: of two evaluations, or between two sides."""
     for line in lines:
         if line.kind not in RACES:
             continue
         chart = _chart(session, times, line)
-        if any(len(trace["x"]) > 1 for trace in chart.figure["data"] if "run" in trace["meta"]):
+        if any(len(trace["x"]) > 1 for trace in chart.figure["data"]):
             return {"line": line, "chart": chart}
     return None
 
 
 def _chart(session: Session, times: Mapping[str, TimeFormat], line: VerificationLine) -> Chart:
-    """The curves of a verification. If it has ended, drawn once for each version of its board."""
+    """The curves of a verification, or the pairs of a head-to-head that has ended.
+
+    If it has ended, it is drawn once for each version of its board.
+    """
 
     def draw() -> Chart:
         verification = find_verification(session, line.id)
-        race = read_race(session, verification).model_dump(mode="json")
         shown = view(session, verification).model_dump(mode="json")
-        return replay_chart(shown, race, times.get(line.benchmark, SECONDS))
+        time = times.get(line.benchmark, SECONDS)
+        if line.outcome is not None and shown["head_to_head"]:
+            return head_to_head_chart(counted_pairs(shown), time)
+        race = read_race(session, verification).model_dump(mode="json")
+        return replay_chart(shown, race, time)
 
     if line.outcome is None:
         return draw()

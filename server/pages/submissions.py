@@ -1,6 +1,8 @@
 """A submission's page with the buttons of its reader, and its badge for a README."""
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated, Literal
 
 import orjson
@@ -8,6 +10,7 @@ from fastapi import Query, Request, Response
 from sqlalchemy import or_, select
 from sqlalchemy.orm import Session
 
+from finishline.rules.scoring.scoring import RunScore, measured_steps
 from finishline.rules.scoring.violations import WAIVABLE
 from finishline.rules.verification.purposes import HEAD_TO_HEAD
 from finishline.rules.verification.replay import why_not_replayable
@@ -81,6 +84,7 @@ def submission_page(
         "head_to_heads": _head_to_heads_under_way(session, submission),
         "original": _original(session, submission),
         "entry": None,
+        "score": _measured_score(session, submission),
     }
     context |= _for_its_owner(session, request, services, submission, context)
     if context["submission"]["package"] is not None:
@@ -111,6 +115,39 @@ def _original(session: Session, submission: Submission) -> Context | None:
     return brief(original) | {
         "measured_seconds": pool.measured_seconds if pool is not None and is_measured else None,
         "is_later": original.submitted_at > submission.submitted_at,
+    }
+
+
+def _measured_score(session: Session, submission: Submission) -> Context | None:
+    """How a measured time is made of its runs, and which verifications trained how many."""
+    runs = []
+    if submission.evidence == "measured" and submission.kind == "train":
+        runs = measured_runs(session, Submission.id == submission.id)[submission.id]
+    if not runs:
+        return None
+    counts = Counter(run.verification_id for run in runs)
+    rows = select(Verification.id, Verification.kind).where(Verification.id.in_(counts))
+    named = [row._mapping for row in session.execute(rows.order_by(Verification.created_at))]
+    counts_epochs = submission.trained_with != "package"
+    steps = measured_steps(
+        [
+            RunScore(
+                file=f"{run.verification_id}, run {run.index + 1}",
+                seed=None,
+                reached=run.seconds is not None,
+                tta_seconds=run.seconds,
+                epochs_to_target=run.epochs if counts_epochs else None,
+                best_quality=run.best_quality,
+                evaluation_interval_seconds=None,
+            )
+            for run in runs
+        ]
+    )
+    return {
+        "steps": [asdict(step) for step in steps],
+        "reached": sum(run.seconds is not None for run in runs),
+        "rule": steps[-1].formula,
+        "sources": [source | {"runs": counts[source["id"]]} for source in map(dict, named)],
     }
 
 

@@ -59,7 +59,7 @@ router = Routes(tags=["workers"])
 TOKEN_PREFIX = "fla_"  # noqa: S105  a prefix, so that leaked tokens can be searched for
 FenceDep = Annotated[int, Header(alias=FENCE_HEADER)]
 LARGEST_SEQUENCE = 2**31 - 1
-NONE_LEFT = "no attempt is left; request it again once the workers run"
+NONE_LEFT = "request it again once the workers run"
 
 
 @router.post("/attempts/{attempt_id}/claim")
@@ -292,13 +292,11 @@ def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> No
     if failure.kind == "infrastructure" and not is_last:
         queue_attempt(session, verification, "retry")
         return
-    attempts = f"after {count_text(_failed(attempt), 'attempt')}"
-    next_step = failure.next_step[:1].lower() + failure.next_step[1:]
-    why = Reason(
-        "infrastructure" if is_last else "replay_failed",
-        "leaves_open",
-        f"{attempts}: {failure.message.rstrip('.')}; {next_step}",
-    )
+    words = f"after {count_text(_failed(attempt), 'attempt')}: {failure.message.rstrip('.')}"
+    if failure.code == "report_refused":  # The attempt has the field and what was expected.
+        words = words.partition(": field")[0]
+    words += f". {failure.next_step[:1].upper()}{failure.next_step[1:]}"
+    why = Reason("infrastructure" if is_last else "replay_failed", "leaves_open", words)
     end(session, verification, "fail", why=why)
 
 

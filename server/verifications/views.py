@@ -253,10 +253,12 @@ class VerificationLine(BaseModel):
 def latest_verdicts(
     session: Session, *, limit: int, benchmark_id: str | None = None
 ) -> list[VerificationLine]:
-    """Latest verdicts about submissions, newest first. Of one benchmark or of all."""
-    query = _lines().where(
-        Verification.outcome.is_not(None), Verification.submission_id.is_not(None), ranks()
-    )
+    """Latest verdicts about submissions, newest first. Of one benchmark or of all.
+
+    A head-to-head that continues with more pairs has no verdict yet.
+    """
+    has_verdict = Verification.outcome.is_not(None), Verification.outcome != "continues"
+    query = _lines().where(*has_verdict, Verification.submission_id.is_not(None), ranks())
     if benchmark_id is not None:
         query = query.where(BenchmarkDefinition.benchmark_id == benchmark_id)
     newest_first = query.order_by(Verification.ended_at.desc(), Verification.id).limit(limit)

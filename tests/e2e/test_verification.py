@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.conftest import finishline, run_cli
 from tests.support.boards import rows_of
 from tests.support.processes import asking, wait_for
-from tests.support.run_logs import build_log
+from tests.support.run_logs import SECONDS_PER_EPOCH, build_log
 
 pytestmark = [pytest.mark.nightly, pytest.mark.timeout(600)]
 
@@ -22,7 +22,14 @@ def claim_batches(size, trained, folder, digits):
     folder.mkdir()
     (folder / "submission.json").write_text(json.dumps(claim))
     for seed, name in enumerate(claim["runs"]):
-        log = build_log(digits, seed, name=name, batch_size=size, division=claim["division"])
+        log = build_log(
+            digits,
+            seed,
+            name=name,
+            batch_size=size,
+            division=claim["division"],
+            seconds_per_epoch=SECONDS_PER_EPOCH * (1 + seed / 100),
+        )
         (folder / name).write_bytes(log)
 
 
@@ -169,7 +176,7 @@ def test_two_batch_sizes_are_trained_in_turn(stack, trained, submit, digits, tmp
     finishline("verify", "--head-to-head", challenger, holder, *access)
     listed = stack.get("/verifications")["verifications"]
     (verification,) = [each for each in listed if each["against_id"] == holder]
-    printed = finishline("verify", verification["id"], "--watch", *access, codes=(3,))
+    printed = finishline("verify", verification["id"], "--watch", *access, codes=(0, 3))
 
     view = stack.get(f"/verifications/{verification['id']}")
     assert (view["kind"], view["state"]) == ("head_to_head", "done")

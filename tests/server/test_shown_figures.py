@@ -95,3 +95,20 @@ def test_result_tab_shows_the_runs_that_make_the_time(verify, replay, client):
     assert all(f"run {number}" in drawn for number in range(1, runs + 1))
     rows = drawn.split("<tbody>")[1].count("<tr>")  # The same curves, without scripts.
     assert rows >= 2 * runs
+
+
+def test_measured_time_follows_from_the_scoring_tab(verify, replay, client):
+    """The runs that count, as the page shows them, have the mean that ranks."""
+    verify()
+    verify(replay.submission_id)
+    here = f"/submissions/{replay.submission_id}"
+    table = read(client, f"{here}?tab=scoring").split("measured time was computed")[1]
+    rows = [words_of(row) for row in re.findall(r"<tr.*?</tr>", table.split("</table>")[0], re.S)]
+    counted = [float(re.search(r"([\d.]+) s counts", row)[1]) for row in rows if "counts" in row]
+    shown = client.get(f"/api/v1{here}").json()
+
+    assert len(rows) == shown["measured_runs"] + 1
+    assert sum("dropped as" in row for row in rows) == shown["measured_runs"] - len(counted)
+    assert sum(counted) / len(counted) == pytest.approx(shown["measured_seconds"], abs=0.001)
+    aside = words_of(read(client, here).split('class="aside"')[1].split("<h2")[0])
+    assert f"The time is the mean of the {len(counted)} runs left after dropping" in aside

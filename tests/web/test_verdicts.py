@@ -40,7 +40,7 @@ def test_checks_have_one_order():
         ("Reached the target", "supports"),
         ("Learned like the reference", None),
         ("Same number of epochs", None),
-        ("Same speed", None),
+        ("Speed as claimed", None),
     ]
     assert verdict_checks({"kind": "latency", "outcome": "verified", "reasons": []}) == []
 

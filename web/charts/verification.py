@@ -164,6 +164,12 @@ LETTERS: dict[Side, str] = {"holder": "A", "challenger": "B"}
 PAIR_HEIGHT = 33  # The height of a row of the table beside the chart.
 
 
+def counted_pairs(verification: View) -> list[View]:
+    """The pairs of a head-to-head without the void ones."""
+    pairs: list[View] = verification["head_to_head"]["pairs"]
+    return [pair for pair in pairs if all(pair[side]["ending"] != "void" for side in LETTERS)]
+
+
 def head_to_head_chart(pairs: Sequence[View], time: TimeFormat = SECONDS) -> Chart:
     """A row for each pair that counts, with a line from B, the challenger, to A, the holder.
 

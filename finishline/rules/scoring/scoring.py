@@ -26,7 +26,9 @@ from finishline.rules.scoring.tta import (
 from finishline.rules.scoring.violations import Violation, best_quality, find_violations
 from finishline.rules.statistics.aggregate import (
     coefficient_of_variation_percent,
+    dropped_at_each_end,
     mean,
+    measured_seconds,
     median_window,
     olympic_mean,
 )
@@ -247,6 +249,27 @@ def _run_steps(
         formula = f"Seconds on the {clock.name} clock to {end} {benchmark.target.in_words}"
         numbers = {"best quality": scored.best_quality, "epoch": scored.epochs_to_target}
         yield Step(f"TTA of {scored.file}", formula, numbers, scored.tta_seconds, "s", use)
+
+
+def measured_steps(runs: Sequence[RunScore]) -> tuple[Step, ...]:
+    """How the time of measured runs is made: how each run counts, and their olympic mean."""
+    times = [run.tta_seconds for run in runs]
+    rule = RunsRule(len(runs), dropped_at_each_end(len(runs)))
+    formula = "Seconds on the worker's stopwatch to the first evaluation at the target"
+    steps = [
+        Step(
+            f"TTA of {run.file}",
+            formula,
+            {"best quality": run.best_quality, "epoch": run.epochs_to_target},
+            run.tta_seconds,
+            "s",
+            use,
+        )
+        for run, use in zip(runs, run_uses(times, rule), strict=True)
+    ]
+    named = {run.file: run.tta_seconds for run in runs}
+    total, formula = measured_seconds(times), _mean_formula(len(runs), rule)
+    return (*steps, Step("TTA", formula, named, total, "s", _mean(times, rule.dropped)))
 
 
 def run_uses(times: Sequence[float | None], rule: RunsRule) -> list[str]:

@@ -76,7 +76,7 @@ def _judge_reach(benchmark: Benchmark, trained: Sequence[ReplayRun], *, planned:
     reached = sum(time is not None for time in times)
     target = f"{benchmark.target.called} {benchmark.target.value:g}"
     numbers = {"reached": float(reached), "started": float(len(trained))}
-    message = f"{reached} of {count_text(len(trained), 'run')} reached {target}"
+    message = f"{reached} of {count_text(len(trained), 'timed run')} reached {target}"
     if measured_seconds(times) is not None:
         return Reason("reached_target", "supports", message, numbers)
     if len(trained) < planned:
@@ -121,10 +121,10 @@ def _judge_control(benchmark: Benchmark, controls: Sequence[ReplayRun]) -> Reaso
     best = target.best(found) if found else None
     numbers = {"needed": needed.value} | ({} if best is None else {"best": best})
     reached = "no quality" if best is None else f"{target.called} {best:.4g}"
-    message = f"run {controls[0].index + 1}, a control for which public answers are worthless, "
+    test = f"run {controls[0].index + 1}, an untimed shortcut test with worthless public answers,"
     if best is not None and needed.is_reached(best):
-        return Reason("control_learned", "supports", f"{message}reached {reached}", numbers)
-    message += f"reached {reached} where {needed.value:g} shows learning"
+        return Reason("control_learned", "supports", f"{test} reached {reached}", numbers)
+    message = f"{test} reached {reached} where {needed.value:g} shows learning"
     return Reason("carried_knowledge", "leaves_open", message, numbers)
 
 
@@ -138,9 +138,9 @@ def _judge_repeat(made: Sequence[ReplayRun], *, repeat: int) -> Reason:
         if one.predictions_sha256 is not None and other.predictions_sha256 is not None
     ]
     equal = sum(one == other for one, other in pairs)
-    message = f"run {repeat + 1} repeated run 1 with its seed and data"
+    message = f"run {repeat + 1}, which is untimed, repeated run 1 with its seed and data"
     if not pairs:
-        message += "; they have no evaluation to compare"
+        message += ". They have no evaluation to compare"
         return Reason("repeat_not_compared", "note", message)
     numbers = {"evaluations": float(len(pairs)), "equal": float(equal)}
     message += f": equal predictions at {equal} of {count_text(len(pairs), 'evaluation')}"

@@ -171,8 +171,8 @@ def _band_reason(run: ReplayRun, broken: BandBreak, *, below: Weight) -> Reason:
 def judge_time(case: Case, policy: ReplayPolicy) -> Reason:
     """Compare the measured time with the claimed one, or say why it was not compared.
 
-    A run may take `policy.time_tolerance` more on another machine of the class. More than that, and
-    more than chance (p < alpha), is noted as slower than claimed.
+    The runs may take `policy.time_tolerance` more on another machine of the class. If their mean
+    takes more, the reason notes it and says how likely chance alone is.
     """
     benchmark, claim, report, counted = case.benchmark, case.require_claim(), case.report, case.runs
     if claim.trained_with == "own":
@@ -202,6 +202,9 @@ def judge_time(case: Case, policy: ReplayPolicy) -> Reason:
         return Reason("time_not_compared", "note", message)
     tolerated = 1 + policy.time_tolerance
     p_slower = gap.over(tolerated).p_more
+    found = measured_seconds(replayed)
+    here = mean(replayed) if found is None else found
+    ratio = here / max(claimed, SHORTEST_SECONDS)
     numbers = {
         "claimed_seconds": claimed,
         "replayed_mean_seconds": mean(replayed),
@@ -209,15 +212,16 @@ def judge_time(case: Case, policy: ReplayPolicy) -> Reason:
         "tolerated_ratio": tolerated,
         "p_value": p_slower,
     }
-    found = measured_seconds(replayed)
     logs = [math.log(max(each, SHORTEST_SECONDS)) for each in replayed]
     spread = Spread(standard_deviation(logs, ddof=1), len(logs) - 1)
     interval = None if found is None else interval_of(found, runs=len(replayed), spread=spread)
     between = f" ({interval.low:.3g} to {interval.high:.3g})" if interval else ""
-    here = mean(replayed) if found is None else found
-    words = f"claimed {claimed:.3g} s, measured here {here:.3g} s{between}"
-    if p_slower < policy.alpha:
-        return Reason("slower_than_claimed", "note", words, numbers)
+    words = (
+        f"measured {here:.3g} s{between}, {ratio:.3g} times the claimed {claimed:.3g} s, "
+        f"tolerated {tolerated:g} times"
+    )
+    if ratio > tolerated:
+        return Reason("slower_than_claimed", "note", f"{words} (p = {p_slower:.2g})", numbers)
     return Reason("time_agrees", "supports", words, numbers)
 
 
