@@ -83,7 +83,7 @@ TABLES = {
         spare=("kind", "requested"),
     ),
     "benchmarks": Listing(
-        "benchmark=id | target=target:goals | clock | runs=runs.count | divisions=divisions:join"
+        "benchmark=id | target=target:goals | clock | runs=runs:range | divisions=divisions:join"
         " | replay=replayable:yes | submissions | phase=phases.phase",
         spare=("divisions", "clock", "runs"),
     ),
@@ -109,6 +109,11 @@ TABLES = {
         " | >normalised=normalised_seconds:seconds | >CV=cv_percent:2 % | >reached=:reached"
         " | problems=:problems",
         spare=("normalised", "benchmark", "CV"),
+    ),
+    "speedruns": Listing(
+        "id:path | >runs | >mean=mean_seconds:seconds | >loss=mean_loss:4 | >p=p_value:4"
+        " | >stop=stop_step | >reached=:reached | problems=:problems",
+        spare=("stop",),
     ),
     "runs": Listing(
         "run log=file | seed | >TTA=tta_seconds:seconds | >epochs=epochs_to_target:1"
@@ -281,6 +286,7 @@ FORMATS: dict[str, Callable[[Any], RenderableType]] = {
     "price": _price,
     "problems": _problems,
     "reached": _reached,
+    "range": lambda runs: f"{runs['count']}" + (f"–{most}" if (most := runs.get("most")) else ""),
     "response": lambda tries: or_dash(
         tries and (tries[-1].get("status") or tries[-1].get("error"))
     ),

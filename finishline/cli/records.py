@@ -35,7 +35,12 @@ from finishline.rules.text import count_text
 
 
 def find_in(path: Path) -> Found:
-    """Find the submissions at a path. Raises CliError if it is not there.
+    """Find the submissions at a path. Raises CliError if it is not there."""
+    return find_scorable(open_archive(path), asked_for_file=not path.is_dir())
+
+
+def open_archive(path: Path) -> Archive:
+    """List the files at a path. Raises CliError if it is not there.
 
     Compressed files are not read, and told on stderr.
     """
@@ -51,12 +56,11 @@ def find_in(path: Path) -> Found:
         raise CliError(
             f"Cannot read {path} ({reason}). Expected an archive, a submission or a log."
         ) from error
-    found = find_scorable(archive, asked_for_file=is_file)
     if compressed:
         count, first = count_text(len(compressed), "compressed file"), compressed[0]
         told = f"Not read: {count}, the first {first}. Unpack those of results (gunzip)."
         open_console(stderr=True).print(told, soft_wrap=True)
-    return found
+    return archive
 
 
 def _walk(root: Path, compressed: list[str]) -> Iterator[ArchiveFile]:
@@ -147,11 +151,18 @@ def json_line(record: Record) -> str:
         return json.dumps(record) + "\n"
 
 
-def csv_lines(records: Iterable[Record]) -> Iterable[str]:
-    yield _csv_line(COLUMNS)
+def csv_lines(records: Iterable[Record], columns: Iterable[str] = COLUMNS) -> Iterable[str]:
+    yield _csv_line(columns)
     for record in records:
         flat = _flat(record)
-        yield _csv_line([_cell(flat.get(column)) for column in COLUMNS])
+        yield _csv_line([_cell(flat.get(column)) for column in columns])
+
+
+def flat_csv_lines(records: Iterable[Record]) -> Iterable[str]:
+    """CSV with the columns of the first record, its problems counted."""
+    records = list(records)
+    names = [name for name in records[0] if name != "problems"]
+    return csv_lines(records, (*names, "errors", "warnings", "first_problem"))
 
 
 # As mlperf-logging's result summarizer names them, with a column for each benchmark in between.
@@ -215,8 +226,8 @@ def _whole(text: Any) -> int | None:
     return int(text) if str(text).isdecimal() else None
 
 
-def record_table(records: Iterable[Record]) -> RenderableType:
-    return table_of("scores", map(_flat, records))
+def record_table(records: Iterable[Record], name: str = "scores") -> RenderableType:
+    return table_of(name, map(_flat, records))
 
 
 def problem_text(problem: Mapping[str, Any]) -> str:

@@ -142,7 +142,7 @@ def test_score_with_json_is_one_document(finishline, package, tree):
     ran = finishline("score", *both, "--json")
     assert (ran.code, ran.err) == (0, "")
     assert ran.json() == {"records": lines(finishline("score", *both).out)}
-    for other in (("--table",), ("--format", "csv")):
+    for other in (("--table",), ("--as", "csv")):
         assert finishline("score", *both, "--json", *other).code == 2
     missing = finishline("score", str(tree / "gone"), "--json")
     assert (missing.code, "Cannot read" in missing.error()["message"]) == (1, True)
@@ -150,12 +150,12 @@ def test_score_with_json_is_one_document(finishline, package, tree):
 
 def test_records_as_csv_and_as_a_table(finishline, package, tree):
     both = str(tree), str(package)
-    rows = list(csv.DictReader(io.StringIO(finishline("score", *both, "--format", "csv").out)))
+    rows = list(csv.DictReader(io.StringIO(finishline("score", *both, "--as", "csv").out)))
     assert [row["path"] for row in rows] == [
         r["path"] for r in lines(finishline("score", *both).out)
     ]
     assert (rows[0]["tta_seconds"], rows[2]["rcp_verdict"]) == ("1800.0", "pass")
-    table = finishline("score", *both, "--format", "table").out
+    table = finishline("score", *both, "--as", "table").out
     assert "ACME/results/big/retinanet" in table
     assert "5/5" in table
 
@@ -197,7 +197,7 @@ def test_names_from_strangers_are_no_formulas_in_csv(finishline, tree):
     odd = tree / "=cmd" / "CIFAR10" / "train"
     odd.mkdir(parents=True)
     (odd / "a.json").write_text(json.dumps(ENTRY))
-    rows = list(csv.DictReader(io.StringIO(finishline("score", str(tree), "--format", "csv").out)))
+    rows = list(csv.DictReader(io.StringIO(finishline("score", str(tree), "--as", "csv").out)))
     assert "'=cmd/CIFAR10/train/a.json" in {row["path"] for row in rows}
 
 

@@ -1,10 +1,10 @@
 """`finishline score`: every figure of published archives, from their raw logs, offline."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from rich.console import Console
 from rich.progress import track
@@ -13,14 +13,55 @@ from typer import Argument, Option
 from finishline.cli.definitions import read_benchmarks, read_definition, with_server_definitions
 from finishline.cli.errors import CliError, UsageError
 from finishline.cli.options import ROOT, shows
-from finishline.cli.records import csv_lines, find_in, json_line, record_table, summary_lines
+from finishline.cli.records import (
+    csv_lines,
+    find_in,
+    flat_csv_lines,
+    json_line,
+    record_table,
+    summary_lines,
+)
 from finishline.cli.screen import Screen, open_console
+from finishline.cli.speedruns import score_nanogpt
 from finishline.rules.archive.score import Record, score_found
 
-Format = Literal["json", "csv", "table"]
+Output = Literal["json", "csv", "table"]
+
+
+class Format(NamedTuple):
+    """A format that --format names.
+
+    `score` makes the records of some paths, with --pattern and --target. `listing` is their table.
+    """
+
+    score: Callable[[list[Path], str | None, str | None], Iterable[Record]]
+    listing: str
+
+
+FORMATS = {"nanogpt": Format(score_nanogpt, "speedruns")}
 Paths = Annotated[
     list[Path],
     Argument(metavar="PATH...", help="DAWNBench trees, MLPerf packages or single files."),
+]
+FormatName = Annotated[
+    str | None,
+    Option(
+        "--format",
+        metavar="|".join(FORMATS),
+        help="Format of the archive (default: DAWNBench or MLPerf, by its files).",
+    ),
+]
+Pattern = Annotated[
+    str | None,
+    Option(
+        "--pattern",
+        help="Regular expression for the evaluations of another speedrun, with the named groups "
+        "quality, step, and ms or seconds.",
+    ),
+]
+Target = Annotated[
+    str | None,
+    Option("--target", help="Quality that the mean must reach: 3.28 is at most, '>=94' at least."),
 ]
 Definitions = Annotated[
     Path | None,
@@ -38,24 +79,55 @@ Rcp = Annotated[
 Summary = Annotated[
     bool, Option("--table", help="A round's summary as CSV, in MLCommons' own columns.")
 ]
-As = Annotated[Format, Option("--format", help="JSON lines, CSV, or a table for people.")]
+As = Annotated[Output, Option("--as", help="JSON lines, CSV, or a table for people.")]
 
 
 @shows
 def score(
     screen: Screen,
     paths: Paths,
+    archive_format: FormatName = None,
+    pattern: Pattern = None,
+    target: Target = None,
     benchmarks_dir: Definitions = None,
     rcp: Rcp = "pruned",
-    as_format: As = "json",
+    output: As = "json",
     table: Summary = False,
 ) -> None:
     """Score the submissions in published archives: one record each, with its problems.
 
     --url also uses the definitions of that server.
     """
-    if screen.as_json and (table or as_format != "json"):
+    if screen.as_json and (table or output != "json"):
         raise UsageError("--json writes no CSV and no table.")
+    if archive_format is None:
+        if pattern or target:
+            raise UsageError("--pattern and --target need --format nanogpt.")
+        records, count = _submissions(paths, benchmarks_dir, rcp)
+    elif archive_format not in FORMATS:
+        expected = " or ".join(FORMATS)
+        hint = "Hint: --as csv and --as table choose the output."
+        raise UsageError(f"--format {archive_format!r}: expected {expected}. {hint}")
+    elif table:
+        raise UsageError("--table is for MLPerf packages.")
+    else:
+        records, count = FORMATS[archive_format].score(paths, pattern, target), None
+    if sys.stderr.isatty() and (output == "table" or not sys.stdout.isatty()):
+        # A bar where no record is written to the same terminal meanwhile.
+        bar = Console(stderr=True)
+        records = track(records, "Scoring", total=count, console=bar, transient=True)
+    if screen.as_json:
+        screen.answer({"records": list(records)}, ())
+    elif table:
+        sys.stdout.writelines(summary_lines(records))
+    else:
+        _write(records, output, archive_format)
+
+
+def _submissions(
+    paths: list[Path], benchmarks_dir: Path | None, rcp: str
+) -> tuple[Iterable[Record], int]:
+    """The records of DAWNBench entries and MLPerf sets, and their number."""
     if benchmarks_dir is not None and benchmarks_dir.suffix == ".toml":
         definition = read_definition(benchmarks_dir)
         known = read_benchmarks(None) | {definition.benchmark_id: definition}
@@ -68,26 +140,21 @@ def score(
             "No submission found. Pass a DAWNBench tree (TASK/train/*.json), an MLPerf "
             "package (ORG/results/SYSTEM/BENCHMARK/result_0.txt) or a log."
         )
-    records: Iterable[Record] = chain.from_iterable(
+    records = chain.from_iterable(
         score_found(each, benchmarks, pruned=rcp == "pruned") for each in found
     )
-    if sys.stderr.isatty() and (as_format == "table" or not sys.stdout.isatty()):
-        # A bar where no record is written to the same terminal meanwhile.
-        total, bar = sum(len(each.submissions) for each in found), Console(stderr=True)
-        records = track(records, "Scoring", total=total, console=bar, transient=True)
-    if screen.as_json:
-        screen.answer({"records": list(records)}, ())
-    elif table:
-        sys.stdout.writelines(summary_lines(records))
-    else:
-        _write(records, as_format)
+    return records, sum(len(each.submissions) for each in found)
 
 
-def _write(records: Iterable[Record], as_format: Format) -> None:
-    if as_format == "table":
-        open_console().print(record_table(records))
+def _write(records: Iterable[Record], output: Output, archive_format: str | None) -> None:
+    if output == "table":
+        name = FORMATS[archive_format].listing if archive_format else "scores"
+        open_console().print(record_table(records, name))
         return
-    lines = csv_lines(records) if as_format == "csv" else map(json_line, records)
+    if output == "csv":
+        lines = csv_lines(records) if archive_format is None else flat_csv_lines(records)
+    else:
+        lines = map(json_line, records)
     for line in lines:
         sys.stdout.write(line)
     sys.stdout.flush()

@@ -14,7 +14,7 @@ from finishline.rules.text import parse_toml
 
 Place = tuple[str, ...]
 # Names of files that can belong to a submission, and how deep in a tree they may lie.
-SUFFIXES = (".json", ".tsv", ".txt", ".log", ".out")
+SUFFIXES = (".json", ".tsv", ".txt", ".log", ".out", ".stdout", ".md")
 COMPRESSED = tuple(f"{suffix}.gz" for suffix in SUFFIXES)
 MAX_FOLDERS_DEEP = 64
 MAX_SMALL_BYTES = 1024 * 1024
