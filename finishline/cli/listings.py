@@ -20,6 +20,7 @@ from finishline.cli.tables import (
     status_text,
     time_text,
 )
+from finishline.rules.benchmarks.quality import metric_words
 from finishline.rules.ranking import place_words, ranked_seconds
 from finishline.rules.text import count_text
 
@@ -216,7 +217,8 @@ def _price(price: View) -> str:
 
 def _goals(target: View | None) -> str:
     return " and ".join(
-        f"{goal.get('metric')} {'≥' if goal.get('direction') == 'higher' else '≤'} "
+        f"{metric_words(str(goal.get('metric')))} "
+        f"{'≥' if goal.get('direction') == 'higher' else '≤'} "
         f"{quality_text(goal.get('value'), str(goal.get('unit')))}"
         for goal in (target or {}, *((target or {}).get("also") or []))
     )

@@ -535,7 +535,7 @@ def test_benchmarks_and_workers_of_every_page_are_listed(finishline, standin):
     others = [{"name": name, "system": {}} for name in "ab"]
     standin.answer("GET /api/v1/workers", {"workers": others, "next_cursor": "alive.b"})
     standin.answer("GET /api/v1/workers", {"workers": [worker], "next_cursor": None})
-    assert "top1Accuracy ≥ 97.50 %" in finishline("board").out
+    assert "top-1 accuracy ≥ 97.50 %" in finishline("board").out
     assert finishline("admin", "worker", "list", "--json").json() == {"workers": [*others, worker]}
     assert "cursor=alive.b" in standin.asked[2].path
     listed = finishline("admin", "worker", "list").out
