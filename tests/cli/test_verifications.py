@@ -360,7 +360,7 @@ def test_two_verifications_are_shown_side_by_side(finishline, standin):
     standin.answer("GET /api/v1/verifications/compare", COMPARISON)
     ran = finishline("compare", "v1", "v2")
 
-    assert ran.code == 0
+    assert ran.code == 11
     assert standin.asked[1].path.endswith("/compare?first=v1&second=v2")
     rows = [line.split() for line in ran.out.splitlines()]
     assert [row[1:4] for row in rows[1:3]] == [
@@ -369,6 +369,23 @@ def test_two_verifications_are_shown_side_by_side(finishline, standin):
     assert ["threads:", "1", "|", "2"] in rows
     assert "other hardware" in ran.out
     assert "different bands" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("ratio", "is_clear", "code", "faster"),
+    [(0.8, True, 10, "a"), (1.25, True, 0, "b"), (0.8, False, 11, None), (None, False, 11, None)],
+)
+def test_two_ids_end_with_who_is_faster(finishline, standin, ratio, is_clear, code, faster):
+    pair = {"told_apart": is_clear, "ratio": ratio, "sentence": "s1 takes less time than s2."}
+    standin.answer("GET /api/v1/compare", {"pairs": [pair]})
+    ran = finishline("compare", "s1", "s2")
+    assert (ran.code, ran.out) == (code, "s1 takes less time than s2.\n")
+    assert finishline("compare", "s1", "s2", "--json").json()["faster"] == faster
+
+    times = {"figure": "tta_seconds", "ratio": ratio, "p_value": 0.01 if is_clear else 0.2}
+    standin.answer("GET /api/v1/verifications/v1", {"id": "v1"})
+    standin.answer("GET /api/v1/verifications/compare", COMPARISON | {"differences": [times]})
+    assert finishline("compare", "v1", "v2").code == code
 
 
 def test_the_whole_log_is_kept_in_a_file_page_by_page(finishline, standin, tmp_path):

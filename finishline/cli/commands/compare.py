@@ -1,9 +1,10 @@
 """`finishline compare`: two code submissions here, or two results on the server."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
+from rich.console import RenderableType
 from rich.text import Text
 from typer import Argument, Option
 
@@ -22,9 +23,10 @@ from finishline.cli.options import BenchmarksDir, shows
 from finishline.cli.own_benchmarks import find_tasks
 from finishline.cli.processes import TRAIN, box_events
 from finishline.cli.screen import Screen, as_it_is
-from finishline.cli.tables import seconds_text
+from finishline.cli.tables import View, seconds_text
 from finishline.client.errors import NotFound
 from finishline.package_folder import package_folder
+from finishline.rules.statistics.gaps import ALPHA
 from finishline.rules.statistics.paired import (
     FEWEST_PAIRS,
     MOST_PAIRS,
@@ -58,9 +60,9 @@ def compare(
 
     Folders are trained A B B A, each pair on one seed and the same data, until the answer is clear.
 
-    Their exit code is 0 if B is faster, 10 if A is faster, and 11 if nothing tells them apart.
-
     Ids are of two submissions to one benchmark, or of two verifications of one submission.
+
+    The exit code is 0 if B is faster, 10 if A is faster, and 11 if nothing tells them apart.
     """
     if Path(first).is_dir() or Path(second).is_dir() or first.startswith(PACKAGE_PREFIX):
         if not Path(second).is_dir():
@@ -87,10 +89,17 @@ def compare(
             server.get(f"/verifications/{segment(first)}")
         except NotFound:
             view = server.get("/compare", submissions=f"{first},{second}")
-            screen.answer(view, (pair["sentence"] for pair in view["pairs"]))
+            pair = view["pairs"][0]
+            is_clear, ratio = pair["told_apart"], pair["ratio"]
+            lines: Iterable[RenderableType] = [pair["sentence"]]
         else:
             view = server.get("/verifications/compare", first=first, second=second)
-            screen.answer(view, comparison_lines(view, {}))
+            times: View = next(iter(view["differences"]), {})  # Epochs come second.
+            is_clear, ratio = (times.get("p_value") or 1.0) <= ALPHA, times.get("ratio")
+            lines = comparison_lines(view, {})
+    faster = None if not is_clear or ratio is None else "a" if ratio < 1 else "b"
+    screen.answer(view | {"faster": faster}, lines)
+    return EXIT_CODES[faster]
     return ExitCode.OK
 
 
@@ -106,7 +115,7 @@ def _open_first(name: str, benchmark: str) -> Package:
 
 
 def _train(screen: Screen, arguments: list[str], most_pairs: int) -> tuple[Comparison, Runs, str]:
-    """Train pairs until the answer is clear. The comparison, the runs, and their nonce."""
+    """Train pairs until the answer is clear. Returns the comparison, the runs and their nonce."""
     schedule, drawn = compare_schedule(most_pairs), ""
     found = compare_pairs([], schedule)
     runs: Runs = ([], [])
