@@ -15,7 +15,7 @@ FETCHED = Path("benchmarks")
 
 
 def folders_of(given: Path | None) -> list[Path]:
-    """The given folder. Else the one shipped, and `benchmarks` here if it has definitions.
+    """The given folder, else the one shipped and `benchmarks` here if it has definitions.
 
     In a checkout the two are one.
     """

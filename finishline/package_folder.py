@@ -21,7 +21,7 @@ YOUNG_SECONDS = 10.0
 
 @contextmanager
 def package_folder(files: Mapping[str, bytes]) -> Iterator[Path]:
-    """A folder with these files, which every user of this machine may read. Gone afterwards.
+    """A folder with these files, which every user of this machine may read until it is left.
 
     Folders that killed processes of this user left behind go too: a source may be under embargo.
     Raises ValueError for a name that leads out of it, OSError for one that no file has.

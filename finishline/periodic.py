@@ -79,7 +79,7 @@ class PeriodicThread:
             self._thread.join(join_seconds)
 
     def end(self) -> None:
-        """Have no further step, not even a last one. For the step itself."""
+        """Have no further step, not even a last one. The step itself calls it."""
         self._has_ended = True
 
     def pause(self, seconds: float) -> None:

@@ -12,7 +12,7 @@ except ImportError:  # The same code under its older name.
 
 
 class FinishlineCallback(LoggedCallback, Callback):  # type: ignore[misc]  # Lightning may be absent.
-    """Log the metric `quality` of each validation, times `scale`. The rest as finishline.log.run.
+    """Log the metric `quality` of each validation, times `scale`, as finishline.log.run does.
 
     With `stop_at_target` the training ends at the target.
     """

@@ -40,7 +40,7 @@ class TrainingLog:
         self._run.start()
 
     def evaluate(self, metrics: Mapping[str, Any], *, epoch: float) -> bool:
-        """Log an evaluation. Whether to end the training. Raises ValueError without a metric."""
+        """Log an evaluation. Returns whether to stop. Raises ValueError without a metric."""
         if self._quality not in metrics:
             known = ", ".join(sorted(metrics)) or "none"
             raise ValueError(f"There is no metric {self._quality!r}; this training has: {known}.")

@@ -9,7 +9,7 @@ from finishline.callbacks.training_log import LoggedCallback
 
 
 class FinishlineCallback(LoggedCallback, TrainerCallback):  # type: ignore[misc]  # Transformers may be absent.
-    """Log the metric `quality` of each evaluation, times `scale`. The rest as finishline.log.run.
+    """Log the metric `quality` of each evaluation, times `scale`, as finishline.log.run does.
 
     With `stop_at_target` the training ends at the target.
     """

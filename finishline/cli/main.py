@@ -169,7 +169,7 @@ def options(
 
 
 def main(arguments: Sequence[str] | None = None, command: typer.Typer = app) -> int:
-    """Run one command. Its exit code (see docs/cli.md)."""
+    """Run one command. Returns its exit code (see docs/cli.md)."""
     for name in ("stdout", "stderr"):  # Cron, for example, starts a command without outputs.
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115

@@ -68,7 +68,7 @@ def _die_with_parent(parent_pid: int, death_signal: signal.Signals) -> Callable[
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:
-    """Signal every process in the group that `pid` leads. Gone is as good."""
+    """Signal every process in the group that `pid` leads. It may have ended already."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
 

@@ -5,7 +5,7 @@ from importlib import import_module
 
 
 def main() -> int:
-    """Run one command. Its exit code."""
+    """Run one command. Returns its exit code."""
     try:
         command = import_module("finishline.cli.main")
     except KeyboardInterrupt:

@@ -172,7 +172,7 @@ def follow_verification(server: ServerClient, verification_id: str) -> Iterator[
 
 
 def watch_verification(server: ServerClient, view: View, screen: Screen) -> dict[str, Any]:
-    """Show a verification's replay until it ends. Its last view. Raises CliError."""
+    """Show a verification's replay until it ends. Returns its last view. Raises CliError."""
     # A person who stops watching reads here where it goes on.
     screen.say(f"Verification {view['id']}: {server.url}/verifications/{view['id']}")
     step = "ask" if is_in_box(str(view.get("kind"))) else "epoch"

@@ -98,7 +98,7 @@ def is_temporary(error: FinishlineError, statuses: Container[int] = TEMPORARY) -
 
 
 class Transport:
-    """Connections to one server. Raises FinishlineError. ValueError if the address is invalid.
+    """Connections to one server. Raises FinishlineError, and ValueError for an invalid address.
 
     Retries requests that are safe to repeat: a read, a deletion, and a form under an idempotency
     key. Others are retried only if the server refused them and says when to come again.

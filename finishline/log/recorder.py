@@ -170,7 +170,7 @@ class Recorder:
         return self
 
     def leave_to_another_rank(self) -> None:
-        """Write nothing in this process. Before the `with` is entered."""
+        """Write nothing in this process. Call it before the `with` is entered."""
         self._folder = None
 
     def start(self) -> None:
@@ -181,7 +181,7 @@ class Recorder:
         self._start(self._now_ms())
 
     def evaluation(self, *, epoch: float, quality: float) -> bool:
-        """Log an evaluation, in the unit of the benchmark. Whether the target is reached by now.
+        """Log an evaluation, in the unit of the benchmark. Returns whether the target is reached.
 
         `epoch` counts passes over the training data that were finished before it. Raises
         ValueError for a quality that the metric cannot have, and for an epoch below 0.

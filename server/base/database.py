@@ -273,7 +273,7 @@ def before_commit(session: Session, call: Callable[[], None]) -> None:
 
 
 def wait_to_write(session: Session) -> None:
-    """Wait until no other transaction has called this. SQLite has one writer anyway.
+    """Wait until no other transaction has called this. SQLite has one writer by itself.
 
     A process that freezes in its transaction loses it, so that others need not wait for ever.
     """

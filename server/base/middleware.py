@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.base.places import VERSION
 
-# A page may load from, and send to, this server alone. Nothing inline.
+# A page may load from, and send to, this server alone, and has nothing inline.
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",

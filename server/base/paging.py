@@ -16,7 +16,7 @@ CURSOR_PATTERN = r"^[0-9]{1,17}\.[a-z0-9]{1,20}$"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 CHUNK = 500
-# Of rows that no index can choose. A page that reads on says so.
+# Most rows to read that no index can choose. A page that reads on says so.
 MOST_LOOKED_AT = 5_000
 
 

@@ -111,18 +111,18 @@ class Settings(BaseSettings):
     database_password: SecretStr | None = None
     broker_password: SecretStr | None = None
     artifacts_dir: Path = Path("var/artifacts")
-    # A bucket for kept logs, such as s3://results/logs. Artifacts_dir is then a waiting room.
+    # A bucket for kept logs, such as s3://results/logs. It takes what `artifacts_dir` holds first.
     artifacts_url: str | None = Field(default=None, pattern="^s3://[^/]+")
     s3_endpoint_url: str | None = None
     benchmarks_dir: Path = places.BENCHMARKS
     docs_dir: Path = places.DOCS
-    # In the links of feeds. The address of each request if it is not set.
+    # Stands in the links of feeds. Where it is not set, the address of each request does.
     public_url: str | None = None
     # In /.well-known/security.txt: an address for reports of weaknesses.
     security_contact: str | None = Field(default=None, pattern=r"^(mailto:|https://|tel:)\S+$")
     # On /install: where the source of this server is.
     source_url: str | None = Field(default=None, pattern=r"^https?://\S+$")
-    # The private key that proofs are signed with. Beside the artifacts if it is not named.
+    # The private key that proofs are signed with, by default in the folder of the artifacts.
     signing_key: Path | None = None
     # Where nightly exports and backups lie: /metrics says when the last of each ended well.
     exports_dir: Path | None = None
@@ -140,7 +140,7 @@ class Settings(BaseSettings):
     max_json_bytes: int = Field(default=16 * MIB, gt=0)
     max_log_files: int = Field(default=100, gt=0)
 
-    # Rate limits: for each account, or else for each address. Those of workers for each token.
+    # Rate limits: for each account, or else for each address. Workers have them for each token.
     rate_limits: bool = True
     rate_reads: Rate = "2400/minute"
     rate_writes: Rate = "300/minute"
@@ -158,7 +158,7 @@ class Settings(BaseSettings):
 
     dispatch_interval_seconds: float = Field(default=0.5, gt=0)
     worker_alive_seconds: float = Field(default=20.0, gt=0)
-    # How far a report's seconds may be from those the server saw pass. More for a busy machine.
+    # How far a report's seconds may be from those the server saw pass. A busy machine needs more.
     clock_slack_seconds: float = Field(default=CLOCK_SLACK_SECONDS, ge=0)
     # How long a process that was told to stop says so before it does: the time a proxy needs.
     drain_seconds: float = Field(default=0.0, ge=0)
@@ -174,7 +174,7 @@ class Settings(BaseSettings):
     smtp_url: SecretStr | None = None
     mail_from: str | None = Field(default=None, pattern=r"^[^\r\n@]*[^\r\n@\s<]@[^\r\n@\s]+$")
 
-    # Sign-in with an OpenID provider. Https://github.com stands for GitHub's OAuth.
+    # Sign-in with an OpenID provider. For GitHub's OAuth name https://github.com.
     oidc_issuer: str | None = None
     oidc_client_id: str | None = None
     oidc_client_secret: SecretStr | None = None

@@ -43,7 +43,7 @@ def is_embargoed(dates: Dates, now: datetime) -> bool:
 
 
 def phase_at(dates: Dates, now: datetime) -> PhaseName:
-    """The phase at a moment. "open" before the rules are frozen."""
+    """The phase at a moment. It is "open" before the rules are frozen."""
     if has_come(dates.closes_at, now):
         return "closed"
     if dates.opens_at is not None and now < dates.opens_at:
@@ -90,7 +90,7 @@ def phases_at(dates: Dates, now: datetime, benchmark: Benchmark) -> PhasesView:
 
 
 def moment_words(moment: datetime | None) -> str:
-    """A moment in UTC, to the minute. Seconds where it has any. Nothing without one."""
+    """A moment in UTC, to the minute, with seconds where it has any. Empty for None."""
     if moment is None:
         return ""
     shown = "%Y-%m-%d %H:%M:%S" if moment.second else "%Y-%m-%d %H:%M"
@@ -242,7 +242,7 @@ def _with_time_zone(fields: Fields) -> dict[str, Any]:
 def set_phases(
     session: Session, services: Services, caller: Caller, benchmark_id: str, body: PhasesCreate
 ) -> PhasesView:
-    """Set all dates of a benchmark, with the reason. A date that is left out is none."""
+    """Set all dates of a benchmark, with the reason. A date that is left out is removed."""
     benchmark, now = find_benchmark(services.benchmarks, benchmark_id), utc_now()
     before = current_dates(session, benchmark_id)
     if before.freezes_at != body.freezes_at:

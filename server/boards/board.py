@@ -112,7 +112,7 @@ class RankedBoard:
         return find_facets(self.page())
 
     def page(self, start: int = 0, stop: int | None = None) -> list[PlacedRow]:
-        """The rows from one place up to another, counted from 0. Every row without limits."""
+        """The rows from one place up to another, counted from 0. Without limits every row."""
         stop = len(self) if stop is None else min(stop, len(self))
         with self._lock:
             self._placed += islice(self._rest, max(0, stop - len(self._placed)))

@@ -175,7 +175,7 @@ def get_preview(
     caller: OrganiserDep,
     request: Request,
 ) -> Response:
-    """The board as if its embargo were over now. For organisers, and kept by nobody."""
+    """The board as if its embargo were over now, for organisers. Nobody keeps it."""
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
     with services.database.read_snapshot(viewer_for(caller)) as session:
         board, _ = preview_board(session, benchmark, query)

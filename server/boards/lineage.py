@@ -84,7 +84,7 @@ Family = dict[tuple[str, str], IdeaView]
 
 
 def list_ideas(session: Session, benchmark: Benchmark) -> IdeaList:
-    """The code submissions of a benchmark whose source is public. The latest of very many."""
+    """The code submissions of a benchmark whose source is public. Of very many only the latest."""
     by_class: defaultdict[str, list[IdeaView]] = defaultdict(list)
     for (name, _), view in _with_gains(session, _family(session, benchmark)).items():
         by_class[name].append(view)

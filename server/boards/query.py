@@ -175,7 +175,7 @@ BEST_OF: dict[Best, Callable[[PlacedRow], str]] = {
 
 
 def select_rows(rows: Sequence[PlacedRow], query: BoardQuery) -> list[PlacedRow]:
-    """The rows that pass the filters of a query, in the order it asks for. Absent figures last."""
+    """The rows that pass the filters of a query, in the order it asks for, absent figures last."""
     chosen = [row for row in rows if _matches(row, query)]
     if query.best is not None:
         firsts: dict[str, PlacedRow] = {}

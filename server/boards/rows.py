@@ -244,7 +244,7 @@ def convergence_factor(tta_seconds: float | None, result: Mapping[str, Any]) -> 
 
 
 def why_price_unranked(price: SystemPrice, evidence: str) -> str | None:
-    """Why no row ranks by a price. An archive's was published with it."""
+    """Why no row ranks by a price. Rows of an archive were published with one."""
     return None if evidence == "published" else price.why_unranked
 
 

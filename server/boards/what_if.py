@@ -95,7 +95,7 @@ def make_what_if(
 
 
 def what_if_of(benchmark: Benchmark, query: BoardQuery) -> WhatIf | None:
-    """The other clock and target of a query. None for the official ranking and without times."""
+    """The other clock and target of a query. None for the official ranking, or without times."""
     if query.clock is None and query.target is None:
         return None
     found = make_what_if(benchmark, clock=query.clock, target=query.target)

@@ -61,7 +61,7 @@ def demo(url: str, var: Path) -> int:
 
 
 def _send_logs(server: ServerClient, screen: Screen, folder: Path) -> str:
-    """Train the reference at another batch size, and submit its logs. The id of what is trained."""
+    """Train the reference at another batch size and submit its logs. Returns the new id."""
     file, definition = find_benchmark(BENCHMARK, None)
     training = Training(
         benchmark_file=file,

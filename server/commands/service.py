@@ -148,7 +148,7 @@ def unit_of(name: str, user: str | None) -> Unit:
 
 
 def install_unit(unit: Unit, text: str) -> None:
-    """Write the unit, enable and start it. Raises CliError. Then no file is left."""
+    """Write the unit, enable and start it. Raises CliError and then leaves no file."""
     require_systemd()
     unit.file.parent.mkdir(parents=True, exist_ok=True)
     before = unit.file.read_text() if unit.file.exists() else None

@@ -99,7 +99,7 @@ class Supervisor:
         return {kept.service.name: kept.process.pid for kept in self._kept}
 
     def start(self, service: Service) -> float:
-        """Start a service and wait until it answers. The seconds that took.
+        """Start a service and wait until it answers. Returns the seconds that took.
 
         Raises CliError if it cannot be started, StopAskedError if someone asked to stop.
         """
@@ -114,7 +114,7 @@ class Supervisor:
         return seconds
 
     def run(self, name: str, command: Sequence[str], environment: Mapping[str, str]) -> int:
-        """Run one command to its end while the services are kept. Its exit code.
+        """Run one command to its end while the services are kept. Returns its exit code.
 
         Its output goes to this process's own. Raises as `start` does.
         """

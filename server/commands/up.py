@@ -119,7 +119,7 @@ def up(
 def _supervise(
     plan: Plan, workers: Sequence[LocalWorker], screen: Screen, *, demo: bool, once: bool
 ) -> int:
-    """Run everything until someone asks to stop. The exit code. Raises CliError."""
+    """Run everything until someone asks to stop. Returns the exit code. Raises CliError."""
     supervisor = Supervisor(say=screen.say)
     supervisor.listen_to_signals()
     is_up = False

@@ -77,7 +77,7 @@ def _fill(services: Services, folder: Path) -> Content:
 def restore(
     services: Services, root: Path, *, name: str | None = None, say: Progress = silent
 ) -> tuple[Path, Manifest]:
-    """Make the database, the key and the logs as a backup has them. The latest if none is named.
+    """Make the database, the key and the logs as a backup has them, by default the latest.
 
     Everything is checked first, and nothing is replaced. The database is made last, in one step: a
     restore that is killed leaves it as it was. Raises ConflictError, ContentError, NotFoundError

@@ -172,7 +172,7 @@ def _copy_logs(
     earlier: Path | None,
     keep_missing: bool,
 ) -> list[str]:
-    """Copy logs by their hashes. One that an earlier copy has is linked. Those that are lost."""
+    """Copy logs by their hashes. One that an earlier copy has is linked. Returns the lost ones."""
     missing = []
     for name in names:
         path = folder / place_of(name)

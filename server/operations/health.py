@@ -226,7 +226,7 @@ def check_database(database: Database, revision: str) -> str:
 
 
 def _is_writable(session: Session, database: Database) -> bool:
-    """Whether a file may be written to. Whether a PostgreSQL is no standby and not set so.
+    """Whether a database takes writes: its file may be written, its PostgreSQL is no standby.
 
     Asked without a lock, so that a long write of another session does not count as failure.
     """

@@ -181,7 +181,7 @@ def _held_by_another(
     board: Mapping[str, Any],
     version: int,
 ) -> Context | None:
-    """The record of a board whose first row by time does not hold it. Else None."""
+    """The record of a board whose first row by time does not hold it, else None."""
     if query.metric != "tta" or query.division is None or board["what_if"] or board["price"]:
         return None
     first = next((entry for entry in board["entries"] if entry["rank"] == 1), None)
@@ -244,7 +244,7 @@ HTML = "text/html; charset=utf-8"
 
 @router.get("/benchmarks/{benchmark_id}", response_class=HTMLResponse)
 def benchmark_page(benchmark_id: str, services: ServicesDep, request: Request) -> Response:
-    """A leaderboard. For an invalid query the form again, with a message for each wrong field."""
+    """A leaderboard. An invalid query gives the form again, with a message for each wrong field."""
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
     typed = dict(request.query_params)
     wants_page = "text/html" in request.headers.get("accept", "")

@@ -61,7 +61,7 @@ def docs_image(name: str, services: ServicesDep, request: Request) -> Response:
 
 @router.get("/docs/{name:path}", response_class=HTMLResponse)
 def docs_page(name: str, services: ServicesDep) -> Response:
-    """A document. With `.md` after its name the text it is made of."""
+    """A document, or with `.md` after its name the text it is made of."""
     if name.endswith(".md"):
         document = _find(read_documents(services.settings.docs_dir), name.removesuffix(".md"))
         return Response(document.text, media_type="text/markdown; charset=utf-8")

@@ -93,7 +93,7 @@ def submission_page(
 
 
 def _held(session: Session, services: Services, submission: Submission) -> Context | None:
-    """The published record of a division, if it holds it or has a lower time. Else None."""
+    """The published record of a division, if it holds it or has a lower time, else None."""
     benchmark = services.benchmarks.get(submission.benchmark_id)
     if benchmark is None or submission.evidence != "published":
         return None

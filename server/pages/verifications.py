@@ -1,4 +1,4 @@
-"""A verification's page, live while it runs. Calibrations, workers, and checking a proof."""
+"""Pages of a verification, live while it runs, of calibrations, workers and proofs."""
 
 from typing import Annotated, Literal
 from urllib.parse import urlencode

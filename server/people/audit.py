@@ -104,7 +104,7 @@ def audited(
     reason: str | None = None,
     **more: Any,
 ) -> Iterator[None]:
-    """Record the columns of a row that the block changes. Without a change nothing.
+    """Record the columns of a row that the block changes. Without a change nothing is recorded.
 
     `more` is added to the record's `after`.
     """
@@ -289,7 +289,7 @@ def list_audit(
     action: Annotated[str | None, Query(max_length=50)] = None,
     subject: Annotated[str | None, Query(max_length=200)] = None,
 ) -> AuditList:
-    """List changes with actor and reason, newest first. By name, action and id of the subject."""
+    """List changes with actor and reason, newest first. Filters: name, action, subject."""
     query = select(AuditRecord).order_by(AuditRecord.id.desc()).limit(limit + 1)
     if before is not None:
         query = query.where(AuditRecord.id < before)

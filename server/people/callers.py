@@ -225,7 +225,7 @@ def set_mark(response: Response, request: Request, settings: Settings, token: To
 
 
 def clear_mark(response: Response, request: Request, settings: Settings) -> None:
-    """Delete the cookie with the user's name. Also after a session has ended by itself."""
+    """Delete the cookie with the user's name, also after a session has ended by itself."""
     if MARK in request.cookies:
         secure = is_secure(request, settings)
         response.delete_cookie(MARK, path="/", secure=secure, samesite="strict")
@@ -240,7 +240,7 @@ class Notice:
 
 
 def leave_notice(request: Request, notice: Notice) -> None:
-    """Put a notice for the next page into the session. Its secret never."""
+    """Put a notice for the next page into the session, but never its secret."""
     request.session[NOTICE] = notice.text[:LONGEST_NOTICE]
 
 

@@ -176,7 +176,7 @@ def create_invitation(
 
 
 def _remark_on(session: Session, made: Invitation) -> str | None:
-    """Warning that packages of those who join will wait for an organiser, one by one. Else None."""
+    """Warning that packages of those who join will wait for an organiser, one by one, or None."""
     if made.known or made.role != "submitter":
         return None
     trains = {(worker.box or {}).get("entries", "off") for worker in Fleet.read(session).recent}

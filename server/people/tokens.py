@@ -1,4 +1,4 @@
-"""Tokens with their lineage: make, list and revoke them. And one's own account."""
+"""Tokens with their lineage: make, list and revoke them, and one's own account."""
 
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -364,7 +364,7 @@ def _name_or_none(fields: Fields) -> dict[str, str | None]:
     method="PATCH",
 )
 def change_me(session: Session, caller: Caller, body: MeChange) -> MeView:
-    """Change the name that readers see beside my results. Null for that of the account."""
+    """Change the name that readers see beside my results. Null takes the account's name."""
     user = session.get_one(User, caller.user_id)
     with audited(session, caller, "user.update", user):
         set_display_name(session, user, body.display_name)

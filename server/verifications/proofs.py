@@ -377,7 +377,7 @@ def list_keys(services: ServicesDep) -> KeyList:
 
 
 def write_bundle(proof: bytes, files: Iterable[str], artifacts: ArtifactStore) -> IO[bytes]:
-    """Write the zip of a proof and of the stored files of these hashes. At its beginning."""
+    """Write the zip of a proof and of the stored files of these hashes, from its beginning."""
     target = SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)  # noqa: SIM115  the caller closes it
     try:
         with zipfile.ZipFile(target, "w") as bundle:

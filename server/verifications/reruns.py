@@ -200,7 +200,7 @@ def _decided_words(decided: VerificationView, body: DecisionCreate, **_given: An
 def decide_verification(
     session: Session, caller: Caller, verification_id: str, body: DecisionCreate
 ) -> VerificationView:
-    """Publish the verdict of a rerun, or keep the published one. With the reason."""
+    """Publish the verdict of a rerun, or keep the published one, with the reason."""
     verification = find_verification(session, verification_id)
     submission = require_submission(verification)
     require_pending(verification)

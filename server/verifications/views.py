@@ -253,7 +253,7 @@ class VerificationLine(BaseModel):
 def latest_verdicts(
     session: Session, *, limit: int, benchmark_id: str | None = None
 ) -> list[VerificationLine]:
-    """Latest verdicts about submissions, newest first. Of one benchmark or of all.
+    """Latest verdicts about submissions of one benchmark or of all, newest first.
 
     A head-to-head that continues with more pairs has no verdict yet.
     """

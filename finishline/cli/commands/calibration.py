@@ -83,7 +83,7 @@ def calibrate(
 
 
 def _wait(server: ServerClient, screen: Screen, view: View) -> View:
-    """Say how many runs are trained until the calibration ends. Its last view."""
+    """Say how many runs are trained until the calibration ends. Returns its last view."""
     said = None
     while True:
         trained = sum(int(each["finished"]) + int(each["under_way"]) for each in view["sizes"])

@@ -1,4 +1,4 @@
-"""`finishline check`: the server's own validator, offline. And the same for published archives."""
+"""`finishline check`: the server's own validator, offline, also for published archives."""
 
 from collections.abc import Sequence
 from dataclasses import asdict

@@ -48,7 +48,7 @@ def init(
 
 
 def check_code(screen: Screen, path: Path, benchmarks_dir: Path | None) -> None:
-    """List every problem of a code submission, with file and line. Offline. Nothing is run."""
+    """List every problem of a code submission, with file and line, offline. Nothing is run."""
     # Without finishline-server there may be no definition here at all.
     code = open_code(path, benchmarks=find_tasks(benchmarks_dir, path) or None)
     document = {
@@ -111,7 +111,7 @@ def in_box(
     nonce: str | None,
     plain: bool,
 ) -> Iterator[tuple[list[str], str]]:
-    """Put code and its task into folders. The arguments that train it, and the target's unit."""
+    """Put code and its task into folders. Yields its training's arguments and the target's unit."""
     name = code.manifest.benchmark
     definition, task = read_task(tasks[name])
     if nonce is not None and not re.fullmatch("[0-9a-f]{64}", nonce):

@@ -256,7 +256,7 @@ def _run_once(command: list[str], environment: Mapping[str, str], *, as_json: bo
 
 
 def train_shown(training: Training, benchmark: Benchmark, screen: Screen) -> ReplayProgress:
-    """Train and show it. The progress as it is at the end. Raises CliError."""
+    """Train and show it. Returns the progress at the end. Raises CliError."""
     goal = benchmark.target
     target = Target(metric=goal.metric, value=goal.value, unit=goal.unit, direction=goal.direction)
     progress = ReplayProgress(target=target)

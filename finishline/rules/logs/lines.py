@@ -5,7 +5,7 @@ v0.6: `:::MLL 1558635870.442 key: {"value": ..., "metadata": {...}}`. Times are 
 v0.5: `:::MLPv0.5.0 resnet 1541720386.718 (file.py:49) key: json`. The JSON is optional, run_stop
 may say {"success": true} or "true" or nothing, and epochs may count from -1. No checker was ever
 published.
-Source: mlcommons/training_results_v0.5. Mlperf-logging, mlp_parser/ruleset_060 and later.
+Source: mlcommons/training_results_v0.5 and mlperf-logging, mlp_parser/ruleset_060 and later.
 """
 
 import re

@@ -2,7 +2,7 @@
 
 A closed submission may not reach the target in fewer epochs (or samples) than the reference needs
 at its batch size. Where the rule text and its checker differ, the benchmark's file decides.
-Source: MLPerf training_rules.adoc, "Reference Convergence Points". Mlperf-logging.
+Source: MLPerf training_rules.adoc, "Reference Convergence Points" and mlperf-logging.
 """
 
 import bisect

@@ -185,7 +185,7 @@ def interpolated_epochs(
 ) -> Reference | None:
     """Epochs to the target at a batch size between two calibrated ones, as 2 N runs, or None.
 
-    Source: MLPerf training_rules.adoc, "Reference Convergence Points". Mlperf-logging.
+    Source: MLPerf training_rules.adoc, "Reference Convergence Points" and mlperf-logging.
     """
     below = max((size for size in calibrated_sizes(benchmark) if size < batch_size), default=None)
     above = min((size for size in calibrated_sizes(benchmark) if size > batch_size), default=None)

@@ -83,7 +83,7 @@ def read_system(content: bytes, *, file: str) -> SystemDescription:
     Lenient where published files are: numbers as text and text as numbers, empty fields, unknown
     ones. Raises RuleError only if it is no JSON object or too large. Everything else is in
     `problems`.
-    Source: MLPerf submission_rules.adoc, "System description". Mlperf-logging system_desc_checker.
+    Source: MLPerf submission_rules.adoc, "System description". mlperf-logging, system_desc_checker.
     """
     system = read_system_table(parse_json_object(content, file=file), file=file)
     try:
