@@ -42,7 +42,7 @@ USER 10001:10001
 EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s \
     CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8000/readyz', timeout=4)"]
-CMD ["python", "-m", "uvicorn", "server.app:app", "--host", "0.0.0.0", "--port", "8000", "--timeout-graceful-shutdown", "5", "--no-access-log", "--proxy-headers", "--http", "server.operations.bodies:BoundedHttpProtocol"]
+CMD ["python", "-m", "uvicorn", "server.app:app", "--host", "0.0.0.0", "--port", "8000", "--timeout-graceful-shutdown", "5", "--no-access-log", "--proxy-headers", "--http", "server.operations.limits:BoundedHttpProtocol"]
 
 FROM builder AS worker-builder
 COPY deploy/worker-requirements.txt ./

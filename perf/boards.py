@@ -61,7 +61,7 @@ def measure(
         filled = Database(url)
         fill_board(filled, results)
         bars.say(f"{database}, {results:,} results")
-        protocol = ("--http", "server.operations.bodies:BoundedHttpProtocol")
+        protocol = ("--http", "server.operations.limits:BoundedHttpProtocol")
         with running_server(environment_of(url, folder), "server.app:app", *protocol) as server:
             board = httpx2.get(server.url + API + BENCHMARK, trust_env=False, timeout=60)
             (folder / "board.json").write_bytes(board.content)

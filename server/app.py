@@ -47,11 +47,9 @@ from server.notices.outbox import NoticeLoop
 from server.operations import health
 from server.operations import metrics as metrics_page
 from server.operations import runs as run_export
-from server.operations.bodies import BodyLimit, BodyRoom
 from server.operations.health import Readiness, drained_before_stop, make_checks
-from server.operations.in_flight import InFlight
+from server.operations.limits import BodyLimit, BodyRoom, InFlight, RateLimiting
 from server.operations.metrics import CachedFigures
-from server.operations.rates import RateLimiting
 from server.pages import docs, submit
 from server.pages import endpoints as pages
 from server.people import audit, erasure, invitations, tokens, users

@@ -221,7 +221,7 @@ def server_service(plan: Plan) -> Service:
             "--no-access-log",  # The server writes its own.
             # Without a proxy any client on this machine could name another's address.
             *(PROXY_HERE if plan.behind_proxy else ["--no-proxy-headers"]),
-            *("--http", "server.operations.bodies:BoundedHttpProtocol"),
+            *("--http", "server.operations.limits:BoundedHttpProtocol"),
             # uvicorn puts this folder first on the module path: by default the current one, where
             # a folder named server would hide ours.
             *("--app-dir", str(plan.paths.root)),

@@ -13,7 +13,7 @@ from finishline.rules.verification.messages import Failure
 from server.base.database import utc_now
 from server.base.models import Attempt, ReplayEventRow, Token, Verification
 from server.base.request_context import CURRENT
-from server.operations import bodies
+from server.operations import limits
 from server.verifications.sweep import end_overdue, expire_leases
 from tests.support.boards import rows_of
 from tests.support.build import claim_headers
@@ -128,7 +128,7 @@ def test_an_event_has_the_moment_at_which_its_first_post_was_read(replay, databa
     later, latest = (moment + timedelta(seconds=number) for number in (1, 2))
 
     def post(at, *events):
-        monkeypatch.setattr(bodies, "note_read", lambda: setattr(CURRENT.get(), "read_at", at))
+        monkeypatch.setattr(limits, "note_read", lambda: setattr(CURRENT.get(), "read_at", at))
         assert replay.post(grant, list(events)).json() == {"proceed": True, "reason": None}
 
     post(later, evaluation(0), evaluation(1), evaluation(2))

@@ -12,8 +12,8 @@ from server.app import create_app
 from server.base.database import utc_now
 from server.base.forms import SUBMISSION
 from server.base.models import Submission
-from server.operations import in_flight
-from server.operations.in_flight import Slots
+from server.operations import limits
+from server.operations.limits import Slots
 from server.verifications.sweep import expire_leases
 from tests.server.conftest import without_place
 from tests.server.test_entries import FILES, Entries
@@ -56,8 +56,8 @@ def test_one_address_takes_logs_and_code(digits_submission, client, database, wa
 def test_a_submission_is_refused_where_too_many_of_its_account_wait(
     monkeypatch, digits_submission, client, alice, olivia, dry_run
 ):
-    monkeypatch.setattr(in_flight, "MOST_TURNS", 1)
-    monkeypatch.setattr(in_flight, "Slots", lambda most: Slots(most if most > 1 else 0))
+    monkeypatch.setattr(limits, "MOST_TURNS", 1)
+    monkeypatch.setattr(limits, "Slots", lambda most: Slots(most if most > 1 else 0))
     for parts in (digits_submission.files(), [("files", part) for part in FILES.items()]):
         busy = client.post(
             SUBMISSIONS, params={"dry_run": dry_run}, files=parts, headers=alice.headers

@@ -10,10 +10,16 @@ from uvicorn.server import ServerState
 
 from server.base.request_context import RequestMetrics
 from server.base.settings import Settings
-from server.operations import bodies, in_flight
-from server.operations.bodies import MOST_HEAD_BYTES, BodyLimit, BodyRoom, BoundedHttpProtocol
-from server.operations.in_flight import InFlight
-from server.operations.rates import REQUESTER, Requester
+from server.operations import limits
+from server.operations.limits import (
+    MOST_HEAD_BYTES,
+    REQUESTER,
+    BodyLimit,
+    BodyRoom,
+    BoundedHttpProtocol,
+    InFlight,
+    Requester,
+)
 from tests.support.loops import in_loop, run_async
 
 SUBMISSIONS = "/api/v1/submissions"
@@ -114,14 +120,14 @@ def _second(go_on):
 
 
 def test_a_sender_that_falls_silent_or_is_too_slow_is_408(monkeypatch):
-    monkeypatch.setattr(bodies, "SILENT_SECONDS", 0.05)
+    monkeypatch.setattr(limits, "SILENT_SECONDS", 0.05)
 
     async def silence():
         await asyncio.sleep(60)
 
     assert run_async(Server().send(b"x", wait=silence)) == 408
-    monkeypatch.setattr(bodies, "SILENT_SECONDS", 20.0)
-    monkeypatch.setattr(bodies, "GRACE_SECONDS", 0.02)
+    monkeypatch.setattr(limits, "SILENT_SECONDS", 20.0)
+    monkeypatch.setattr(limits, "GRACE_SECONDS", 0.02)
 
     async def drip():
         await asyncio.sleep(0.01)
@@ -221,7 +227,7 @@ def test_a_head_without_end_is_refused(head):
 
 @pytest.mark.parametrize("head", [[], [GET, b"X: "]], ids=["silent", "unfinished"])
 def test_a_connection_that_does_not_ask_in_time_ends(head, monkeypatch):
-    monkeypatch.setattr(bodies, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(limits, "HEAD_SECONDS", 0.1)
     assert run_async(talk(*head)) == []
 
 
@@ -308,7 +314,7 @@ async def never_read(message):
 @pytest.fixture(autouse=True)
 def one_waits(monkeypatch):
     """A short queue."""
-    monkeypatch.setattr(in_flight, "MOST_WAITING", 1)
+    monkeypatch.setattr(limits, "MOST_WAITING", 1)
 
 
 @in_loop

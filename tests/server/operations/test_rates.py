@@ -12,12 +12,13 @@ from starlette.routing import Route
 from server.app import create_app
 from server.base.request_context import RequestMetrics
 from server.base.settings import Settings
-from server.operations.in_flight import InFlight, is_one_at_a_time
-from server.operations.rates import (
+from server.operations.limits import (
     REQUESTER,
+    InFlight,
     RateLimiting,
     Rates,
     Requester,
+    is_one_at_a_time,
     limit_of,
 )
 
@@ -325,7 +326,7 @@ def test_next_expensive_request_begins_with_the_response_of_the_one_before():
 
 
 def test_a_count_holds_so_many_keys(monkeypatch):
-    monkeypatch.setattr("server.operations.rates.MOST_KEYS", 8)
+    monkeypatch.setattr("server.operations.limits.MOST_KEYS", 8)
     rates = Rates(Settings(rate_reads="4/day"))
     for number in range(100):
         assert rates.wait_seconds("reads", f"key-{number}") == 0
@@ -333,7 +334,7 @@ def test_a_count_holds_so_many_keys(monkeypatch):
 
 
 def test_of_the_secrets_the_latest_are_known(client, alice, bob, monkeypatch):
-    monkeypatch.setattr("server.operations.rates.MOST_KNOWN", 1)
+    monkeypatch.setattr("server.operations.limits.MOST_KNOWN", 1)
     assert [read(client, **alice.headers), read(client, **bob.headers)] == [200, 200]
     assert [read(client) for _ in range(4)] == [401] * 3 + [429]  # Five of the address in all.
     assert read(client, **alice.headers) == 429
