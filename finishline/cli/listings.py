@@ -116,6 +116,7 @@ TABLES = {
         " | >stop=stop_step | >reached=:reached | problems=:problems",
         spare=("stop",),
     ),
+    "algoperf": Listing("id:path | version | >score:4 | problems=:problems"),
     "runs": Listing(
         "run log=file | seed | >TTA=tta_seconds:seconds | >epochs=epochs_to_target:1"
         " | >best=best_quality:4"

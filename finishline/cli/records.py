@@ -259,6 +259,8 @@ def _cell(value: Any) -> str:
     """A cell that no spreadsheet takes for a formula."""
     if isinstance(value, str):
         return f"'{value}" if value.startswith(FORMULA_SIGNS) else value
+    if isinstance(value, dict | list):
+        return json.dumps(value)
     return "" if value is None else str(value)
 
 

@@ -23,6 +23,7 @@ from finishline.cli.records import (
 )
 from finishline.cli.screen import Screen, open_console
 from finishline.cli.speedruns import score_nanogpt
+from finishline.rules.archive.algoperf import score_algoperf
 from finishline.rules.archive.score import Record, score_found
 
 Output = Literal["json", "csv", "table"]
@@ -38,7 +39,10 @@ class Format(NamedTuple):
     listing: str
 
 
-FORMATS = {"nanogpt": Format(score_nanogpt, "speedruns")}
+FORMATS = {
+    "algoperf": Format(lambda paths, *_: score_algoperf(paths), "algoperf"),
+    "nanogpt": Format(score_nanogpt, "speedruns"),
+}
 Paths = Annotated[
     list[Path],
     Argument(metavar="PATH...", help="DAWNBench trees, MLPerf packages or single files."),
@@ -100,9 +104,9 @@ def score(
     """
     if screen.as_json and (table or output != "json"):
         raise UsageError("--json writes no CSV and no table.")
+    if (pattern or target) and archive_format != "nanogpt":
+        raise UsageError("--pattern and --target need --format nanogpt.")
     if archive_format is None:
-        if pattern or target:
-            raise UsageError("--pattern and --target need --format nanogpt.")
         records, count = _submissions(paths, benchmarks_dir, rcp)
     elif archive_format not in FORMATS:
         expected = " or ".join(FORMATS)
