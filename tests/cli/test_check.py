@@ -54,6 +54,18 @@ def test_a_log_that_ends_without_run_stop_is_told(finishline, standin, tmp_path)
         assert "run_stop" not in finishline(command, str(whole)).out
 
 
+def test_log_of_a_run_that_was_cut_off_is_told(finishline, tmp_path):
+    folder = write_submission(tmp_path / "mine")
+    for path in folder.iterdir():
+        if path.name != "run_0.log":
+            path.unlink()
+    for path in (folder, folder / "run_0.log"):
+        ran = finishline("check", str(path))
+        assert (ran.code, "the log is of the benchmark 'digits'" in ran.err) == (1, True)
+        assert "without a submission.json" in ran.err
+        assert "resnet" not in ran.err
+
+
 @pytest.mark.parametrize(
     ("claim", "field"),
     [

@@ -18,7 +18,7 @@ from finishline.cli.definitions import (
     read_definition,
     with_server_definitions,
 )
-from finishline.cli.errors import ExitCode, UsageError, cli_error
+from finishline.cli.errors import CliError, ExitCode, UsageError, cli_error
 from finishline.cli.listings import table_of
 from finishline.cli.options import ROOT, BenchmarksDir, shows
 from finishline.cli.records import find_in, problem_text
@@ -26,7 +26,7 @@ from finishline.cli.screen import Screen, as_it_is
 from finishline.cli.tables import time_text
 from finishline.client.errors import FinishlineError, Problem, problems_of, refusal
 from finishline.client.files import CLAIM_NAME, Upload, content_of, find_submission_files, is_code
-from finishline.rules.archive.find import task_and_kind
+from finishline.rules.archive.find import ResultSet, task_and_kind
 from finishline.rules.archive.score import Found, score_found
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
@@ -63,6 +63,10 @@ NEVER_RANKS = (
 OWN_IN_CLOSED = (
     " In the closed division a replay compares its epochs with the reference's, and a network or "
     'optimiser of your own is contradicted: log such runs with division="open".'
+)
+ALONE = (
+    "finishline.log and `finishline run` write it when a run ends: if the training was cut off, "
+    "train again. For logs of another program write it yourself (docs/submitting.md)."
 )
 STYLES = {"error": "bold red", "warning": "yellow"}
 
@@ -232,6 +236,11 @@ def _check_published(found: Found, benchmarks: dict[str, Benchmark], screen: Scr
     """Print every problem. The exit code says whether one is an error."""
     records = list(score_found(found, benchmarks))
     listed = [problem for record in records for problem in record["problems"]]
+    own = next((each for each in listed if each["code"] == "wrong_benchmark"), None)
+    if own is not None and all(isinstance(e, ResultSet) and e.alone for e in found.submissions):
+        raise CliError(
+            f"{own['file']}: {own['message']}, without a {CLAIM_NAME} beside it. {ALONE}"
+        )
     refused = [
         record["path"]
         for record in records
