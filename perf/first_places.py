@@ -38,6 +38,7 @@ BURST, BURST_RUNS, BURST_CHANCE = 1.3, 5, 0.04  # A burst begins at one run in 2
 STEPS = 8
 FEW_PAIRS = (3, 6)
 SLOW_SHARE, SLOW, FAST = 0.1, 1.45, 0.95  # On average as long as the holder's.
+QUALITY, QUALITY_SPREAD = 91.3, 0.3  # Of one run, in points. Its steps are 100 / items.
 CLASS_FREEDOM = 60  # Many runs of a class: its spread is known well.
 FALSE_BAR = 1.1
 DIFFERENT_BAR, FOUND_BAR = 2.0, 90.0
@@ -50,12 +51,16 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Noise:
-    """How times are disturbed, by bursts, by evaluations once per epoch, or by the challenger."""
+    """How times are disturbed, by bursts, by evaluations once per epoch, or by the challenger.
+
+    With an `item` there are qualities in such steps, which scatter by QUALITY_SPREAD.
+    """
 
     name: str = ""
     is_bursty: bool = False
     scatter: float = 1.0  # The challenger's log times, over those of its class.
     rounds: Callable[[Numbers], Numbers] | None = None
+    item: float | None = None
 
 
 PLAIN = Noise()
@@ -66,17 +71,25 @@ NOISES = (
     Noise(", 8 or 9 steps", rounds=np.ceil),
     Noise(", scatters twice as much", scatter=2.0),
 )
+QUALITIES = (
+    Noise(", qualities of 10,000 items", item=0.01),
+    Noise(", qualities, an item as wide as the spread", item=QUALITY_SPREAD),
+    Noise(", qualities, an item ten times as wide", item=10 * QUALITY_SPREAD),
+)
 
 
 def hold_first_places(bars: Bars, trials: int) -> None:
     """Print the figures of head-to-heads, and compare them with their bars."""
-    for noise in NOISES:
+    for noise in (*NOISES, *QUALITIES):
         for name, percent in false_first_places(trials=trials, noise=noise).items():
             bars.hold(f"{name}{noise.name}: wrong first", percent, " %", at_most=FALSE_BAR)
     for what, place, nth in (("first", 1, 1), ("after a rival's 20", 2, 1), ("third try", 1, 3)):
         for gain, bar in ((5, None), (10, 99.0), (20, 99.0)):
             tried = try_once(gain / 100, trials=trials, limit=threshold(place=place, tries=nth))
             _say(bars, f"{gain} % faster, {what}", *tried, at_least=bar)
+    for share in (0.5, 1.0, 2.0):
+        tried = try_once(share * QUALITY_SPREAD, trials=trials, noise=QUALITIES[0])
+        _say(bars, f"quality better by {share:g} of its spread", *tried)
     for gain in (0, -5):
         _say(bars, f"{gain} % faster", *try_once(gain / 100, trials=trials))
     for missed in (5, 10, 20):
@@ -145,7 +158,9 @@ def false_first_places(
             limit = threshold(place=number // tries + 1, tries=number % tries + 1)
             times = draw(random, len(left), most_pairs, noise=noise)
             spread = class_spread(random, len(left), noise)
-            replaced[left] = judge_all(*times, limit, most_pairs=most_pairs, spread=spread)[0]
+            replaced[left] = judge_all(
+                *times, limit, most_pairs=most_pairs, spread=spread, item=noise.item
+            )[0]
             if number + 1 in asked:
                 name = f"{accounts} x {(number + 1) // accounts} tries"
                 found[name] = 100 * float(replaced.mean())
@@ -154,7 +169,8 @@ def false_first_places(
 
 def class_spread(random: np.random.Generator, trials: int, noise: Noise = PLAIN) -> Numbers:
     """The spread of a run's log time, as many runs of the class tell it."""
-    sigma = np.log(draw(random, 1000, noise=noise)[1]).std()
+    holder = draw(random, 1000, noise=noise)[1]
+    sigma = (np.log(holder) if noise.item is None else holder).std()
     drawn: Numbers = sigma * np.sqrt(random.chisquare(CLASS_FREEDOM, trials) / CLASS_FREEDOM)
     return drawn
 
@@ -167,12 +183,19 @@ def draw(
     gain: float = 0.0,
     noise: Noise = PLAIN,
 ) -> tuple[Numbers, Numbers]:
-    """Times of challenger and holder, (trials, pairs) each."""
+    """Times of challenger and holder, (trials, pairs) each, or their qualities below 0.
+
+    `gain` is a share of a time, or points of a quality.
+    """
     runs = np.exp(random.normal(0, SIGMA, (trials, 2 * pairs)))
     # The server plans the pairs up to each look anew.
     stages = np.diff((0, *looks_of(pairs)))
     order = [side for stage in stages for side in in_turn(SIDES, int(stage))]
     is_challenger = np.array([side == "challenger" for side in order])
+    if noise.item is not None:
+        qualities = QUALITY + QUALITY_SPREAD / SIGMA * np.log(runs) + gain * is_challenger
+        runs = -noise.item * np.rint(qualities / noise.item)
+        return runs[:, is_challenger], runs[:, ~is_challenger]
     runs[:, is_challenger] = (1 - gain) * runs[:, is_challenger] ** noise.scatter
     if noise.is_bursty:
         begins = random.random((trials, 2 * pairs + BURST_RUNS - 1)) < BURST_CHANCE
@@ -190,21 +213,28 @@ def judge_all(
     *,
     most_pairs: int = PAIRS,
     spread: Numbers | None = None,
+    item: float | None = None,
 ) -> tuple[Flags, Counts]:
     """Which challengers win, and after how many pairs each head-to-head ends.
 
-    A run that misses the target is infinite. `spread` is that of the class, of few pairs only.
+    A run that misses the target is infinite. `spread` is that of the class, of few pairs only. With
+    an `item` the figures are qualities below 0.
     """
     won, pairs = np.zeros(len(challenger), dtype=bool), np.zeros(len(challenger), dtype=np.int64)
     going = np.arange(len(challenger))
     for look in looks_of(most_pairs):
         sides = np.stack([challenger[going, :look], holder[going, :look]])
         missed = np.isinf(sides)
-        slowest = np.where(missed, 0.0, sides).max(axis=(0, 2))
-        logs = np.log(np.where(missed, slowest[:, None], sides))
+        slowest = np.where(missed, -np.inf, sides).max(axis=(0, 2))
+        filled = np.where(missed, slowest[:, None], sides)
+        logs = np.log(filled) if item is None else filled
         differences = logs[0] - logs[1]
         ratio = differences.mean(axis=1)
-        rounding = np.hypot(*(SHORTEST_SECONDS / np.exp(logs.mean(axis=2)))) / math.sqrt(12)
+        if item is None:
+            steps = SHORTEST_SECONDS / np.exp(logs.mean(axis=2))
+            rounding = np.hypot(*steps) / math.sqrt(12)
+        else:
+            rounding = np.full(len(going), item)
         error = np.maximum(differences.std(axis=1, ddof=1), rounding) / math.sqrt(look)
         freedom = np.full(len(going), look - 1.0)
         if spread is not None and most_pairs < FEWEST_FOR_OWN_SPREAD:
@@ -227,13 +257,16 @@ def try_once(
     misses: float = 0.0,
     is_gamble: bool = False,
     most_pairs: int = PAIRS,
+    noise: Noise = PLAIN,
 ) -> tuple[Flags, Counts]:
-    """Head-to-heads of a program that is faster by a share of the holder's time."""
+    """Head-to-heads of a program that is faster by a share of the holder's time, or better."""
     random = np.random.default_rng([SEED, 1, round(1000 + 100 * gain), most_pairs])
-    challenger, holder = draw(random, trials, most_pairs, gain=gain)
+    challenger, holder = draw(random, trials, most_pairs, gain=gain, noise=noise)
     drawn = random.random(challenger.shape)
     challenger[drawn < misses] = math.inf
     if is_gamble:
         challenger *= np.where(drawn < SLOW_SHARE, SLOW, FAST)
-    spread = class_spread(random, trials)
-    return judge_all(challenger, holder, limit, most_pairs=most_pairs, spread=spread)
+    spread = class_spread(random, trials, noise)
+    return judge_all(
+        challenger, holder, limit, most_pairs=most_pairs, spread=spread, item=noise.item
+    )

@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from finishline.rules.ranking import ranked_seconds
 from web.formats import DASH, GAP, TimeFormat, energy, milliseconds, number, round_step, small_money
 
 Entry = Mapping[str, Any]
@@ -32,7 +31,10 @@ class Mark:
 
 @dataclass(frozen=True)
 class Plot:
-    """The figures of a board's rows on one logarithmic scale, with the place of #1's."""
+    """The figures of a board's rows on one scale, with the place of #1's.
+
+    It is logarithmic but for qualities.
+    """
 
     ticks: Sequence[tuple[float, str]]
     first: float
@@ -47,46 +49,51 @@ def board_plot(
     The first row of the board may stand on another page.
     """
     shown = [e for e in entries if e["section"] in ("ranked", "elsewhere")]
-    rows = {e["submission_id"]: found for e in shown if (found := _figures(e, metric))}
-    best = _figures(first, metric) if first else None
+    rows = {e["submission_id"]: found for e in shown if (found := _figures(e, metric, time))}
+    best = _figures(first, metric, time) if first else None
     if best is None or len(rows) < 2:
         return None
     known = [value for row in (*rows.values(), best) for value in row]
     least, most = min(known), max(known)
-    span = math.log(most / least) or 1.0
+    place = math.log if metric != "quality" else float
+    span = place(most) - place(least) or 1.0
 
     def at(value: float) -> float:
         rest = 100 - 2 * EDGE_PERCENT
-        return round(EDGE_PERCENT + rest * math.log(value / least) / span, 1)
+        return round(EDGE_PERCENT + rest * (place(value) - place(least)) / span, 1)
 
     scale = time.scale if metric == "tta" else 1.0
-    ticks = [value * scale for value in _round_figures(least / scale, most / scale)]
+    round_figures = _even_figures if metric == "quality" else _round_figures
+    ticks = [value * scale for value in round_figures(least / scale, most / scale)]
     return Plot(
         ticks=[(at(tick), _tick(tick, metric, time, is_first=tick == ticks[0])) for tick in ticks],
         first=at(best[0]),
         marks={
-            name: Mark(at(value), at(low), round(at(high) - at(low), 1), _gap(value / best[0]))
+            name: Mark(
+                at(value), at(low), round(at(high) - at(low), 1), _gap(value, best[0], metric)
+            )
             for name, (value, low, high) in rows.items()
         },
     )
 
 
-def _figures(entry: Entry, metric: str) -> tuple[float, float, float] | None:
+def _figures(entry: Entry, metric: str, time: TimeFormat) -> tuple[float, float, float] | None:
     """The figure that ranks a row and the ends of its interval, which may have no width."""
-    if metric != "tta":
+    if metric in FIGURES:
         value = entry[FIGURES[metric][0]]
         return (value, value, value) if value else None
-    value = ranked_seconds(entry)
-    is_ours = entry["evidence"] == "measured" and entry["measured_seconds"] is not None
-    name = "measured" if is_ours else "tta"
-    low, high = entry[f"{name}_low_seconds"], entry[f"{name}_high_seconds"]
-    return (value, low or value, high or value) if value and value > 0 else None
+    value, (low, high) = time.figure(entry), time.ends(entry)
+    if value is None or (metric == "tta" and value <= 0):
+        return None
+    return value, value if low is None else low, value if high is None else high
 
 
 def _tick(value: float, metric: str, time: TimeFormat, *, is_first: bool) -> str:
     """A figure of the scale. Of times the first alone has the unit."""
-    if metric != "tta":
+    if metric in FIGURES:
         return FIGURES[metric][1](value)
+    if metric == "quality":
+        return time.shown(value)
     if time.is_stopwatch:
         return time(value)
     return number(value / time.scale, 3) + (f"{GAP}{time.unit}" if is_first else "")
@@ -101,12 +108,20 @@ def _round_figures(least: float, most: float) -> list[float]:
         return found[:: -(-len(found) // MOST_TICKS)]
     if len(found) > 2 or least == most:
         return found
-    step = round_step((most - least) / (MOST_TICKS - 1))
+    return _even_figures(least, most)
+
+
+def _even_figures(least: float, most: float) -> list[float]:
+    """Round figures at equal steps."""
+    step = round_step((most - least) / (MOST_TICKS - 1)) if most > least else 1.0
     return [n * step for n in range(math.ceil(least / step), math.floor(most / step) + 1)]
 
 
-def _gap(ratio: float) -> str:
-    """How far a figure is from that of #1: "+15 %", or "36 ×" from ten times on."""
+def _gap(value: float, best: float, metric: str) -> str:
+    """How far a figure is from that of #1: "+15 %", "36 ×" from ten times on, or "-0.8"."""
+    if metric == "quality":
+        return f"{value - best:+.2g}".replace("-", "\u2212")
+    ratio = value / best
     if ratio >= 10:
         return f"{number(ratio, 2)}{GAP}×"
     return f"{round(100 * (ratio - 1)):+d}{GAP}%".replace("-", "\u2212")
@@ -127,13 +142,13 @@ class Whisker:
 
 
 def whiskers(places: Sequence[Entry], own: str, shown: TimeFormat) -> list[Whisker]:
-    """The neighbours of a submission on one scale of time, in the order of the board.
+    """The neighbours of a submission on one scale, in the order of the board.
 
-    A place has `seconds` with the ends of its interval, or None where they are not known.
+    A place has its `figure` with the ends of its interval, or None where they are not known.
     """
-    timed = [place for place in places if place["seconds"] is not None]
+    timed = [place for place in places if place["figure"] is not None]
     ends = [
-        value for p in timed for value in (p["seconds"], p["low"], p["high"]) if value is not None
+        value for p in timed for value in (p["figure"], p["low"], p["high"]) if value is not None
     ]
     if not ends:
         return []
@@ -148,8 +163,8 @@ def whiskers(places: Sequence[Entry], own: str, shown: TimeFormat) -> list[Whisk
         Whisker(
             place=place["place"] or DASH,
             name=place["name"],
-            text=shown(place["seconds"]),
-            at=at(place["seconds"]),
+            text=shown.shown(place["figure"]),
+            at=at(place["figure"]),
             low=None if place["low"] is None else at(place["low"]),
             high=None if place["high"] is None else at(place["high"]),
             is_own=place["submission_id"] == own,

@@ -121,10 +121,14 @@ def column_links(
     return links
 
 
-def offered_metrics(kind: str, present: Collection[str], metric: str) -> dict[str, str]:
+def offered_metrics(
+    kind: str, present: Collection[str], metric: str, *, by_quality: bool = False
+) -> dict[str, str]:
     """The metrics that a board may be ranked by: energy where some entry has it."""
     has_energy = "energy_joules" in present or metric == "energy"
-    return {n: words for n, words in METRICS[kind].items() if n != "energy" or has_energy}
+    other = "tta" if by_quality else "quality"
+    absent = {other} if has_energy else {other, "energy"}
+    return {name: words for name, words in METRICS[kind].items() if name not in absent}
 
 
 def why_unranked(entry: Entry) -> str | None:
@@ -163,7 +167,7 @@ FIRST_ORDER = ("rank", "asc")
 USUAL_LIMIT = 50
 # The metrics of each kind of board, the one it is ranked by unless told otherwise first.
 METRICS = {
-    "train": {"tta": "time", "cost": "cost", "energy": "energy"},
+    "train": {"tta": "time", "quality": "quality", "cost": "cost", "energy": "energy"},
     "inference": {"latency": "latency", "inference_cost": "cost of 10,000"},
 }
 

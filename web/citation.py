@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from finishline.rules.ranking import check_of_row, is_entry, ranked_seconds
+from finishline.rules.ranking import check_of_row, is_entry
 from web.formats import SECONDS, TimeFormat, milliseconds, moment
 from web.names import byline, hardware, row_name
 from web.verdicts import standing_words
@@ -61,19 +61,21 @@ def figure(submission: View, time: TimeFormat) -> str | None:
     if is_entry(submission):
         if not result["eligible"]:
             return "not ranked"
-        return time(_time_of(submission)) if submission["evidence"] == "measured" else None
+        return time.ranked(_row(submission)) if submission["evidence"] == "measured" else None
     if not (result["reached"] if is_inference else result["tta_seconds"] is not None):
         return "target not reached"
     if not result["eligible"]:
         return "not ranked"
     if submission["evidence"] == "claimed":
         return None
-    return milliseconds(result["latency_ms"]) if is_inference else time(_time_of(submission))
+    return milliseconds(result["latency_ms"]) if is_inference else time.ranked(_row(submission))
 
 
-def _time_of(submission: View) -> float | None:
-    seconds = submission["result"].get("tta_seconds")
-    return ranked_seconds({**submission, "tta_seconds": seconds})
+def _row(submission: View) -> View:
+    """The submission with the figures of its logs, as a row has them."""
+    result = submission["result"]
+    figures = {"tta_seconds": result.get("tta_seconds"), "quality": result.get("best_quality")}
+    return {**submission, **figures}
 
 
 def printable(text: object) -> str:
@@ -161,7 +163,8 @@ def _figure(submission: View, time: TimeFormat) -> str:
     result = submission["result"]
     if submission["kind"] == "inference":
         return f"Latency {milliseconds(result['latency_ms'])}"
-    seconds = _time_of(submission)
-    if seconds is None:
+    row = _row(submission)
+    if time.figure(row) is None:
         return "No time measured" if is_entry(submission) else "Target not reached"
-    return f"Time to accuracy {time(seconds)}"
+    what = "Time to accuracy" if time.quality_unit is None else time.title
+    return f"{what} {time.ranked(row)}"

@@ -67,12 +67,13 @@ def record_entry(
     benchmark: View, division: str, record: View, time_of: TimeFormat = SECONDS
 ) -> FeedEntry:
     """A record of a benchmark's division."""
-    time = time_of(record["tta_seconds"])
+    time = time_of.ranked(record)
+    reached = f"has {time}" if time_of.quality_unit else f"reached the target in {time}"
     return FeedEntry(
         subject=f"record {record['submission_id']}",
         path=f"/submissions/{quote(record['submission_id'])}",
         title=f"{benchmark['title']}: record of {time} by {byline(record)}",
-        summary=f"{entry_title(record)} reached the target in {time} ({division} division, "
+        summary=f"{entry_title(record)} {reached} ({division} division, "
         f"{evidence_words(record)}){_margin(record)}.",
         author=byline(record),
         updated=record["date"],
@@ -110,8 +111,10 @@ def audit_entry(records: int, sha256: str, at: str) -> FeedEntry:
 
 
 def _margin(record: View) -> str:
-    if record["margin_percent"] is None:
+    if record["margin_percent"] is None and record.get("margin") is None:
         return ", the first record"
     chance = record["p_value"]
     tested = f", one-sided p = {number(chance, 2)}" if chance is not None else ""
+    if record["margin_percent"] is None:
+        return f", {number(record['margin'], 2)} better than the record before{tested}"
     return f", {percent(record['margin_percent'])} below the record before{tested}"

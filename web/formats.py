@@ -1,14 +1,16 @@
 """Numbers, times and addresses as people read them. Absent is a dash."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import pairwise
+from typing import Any
 from urllib.parse import urlsplit
 
 from markupsafe import Markup, escape
 
+from finishline.rules.ranking import ranked_quality, ranked_seconds
 from finishline.rules.scoring.tta import display_seconds, stopwatch
 from finishline.rules.text import LARGEST_PLAIN, SMALLEST_PLAIN, significant
 
@@ -46,11 +48,14 @@ def breakable(name: str) -> Markup:
 class TimeFormat:
     """The times of one board in one unit, with so many decimals or three significant digits.
 
-    A stopwatch, "h:mm:ss", rounds up to whole seconds. Charts draw it in seconds.
+    A stopwatch, "h:mm:ss", rounds up to whole seconds. Charts draw it in seconds. `title` names
+    the figure that ranks. Where that is a quality, `quality_unit` is its unit.
     """
 
     unit: str = "s"
     decimals: int = 2
+    title: str = "Time"
+    quality_unit: str | None = None
 
     def __call__(self, seconds: float | None) -> str:
         if seconds is None:
@@ -76,6 +81,35 @@ class TimeFormat:
     def interval(self, low: float | None, high: float | None) -> str:
         """An interval of seconds, or nothing if either end is absent."""
         return "" if low is None or high is None else f"{self._figure(low)} to {self(high)}"
+
+    def figure(self, row: Mapping[str, Any]) -> float | None:
+        """The figure that ranks a row: its seconds, or its quality where the board ranks by it."""
+        return ranked_seconds(row) if self.quality_unit is None else ranked_quality(row)
+
+    def ranked(self, row: Mapping[str, Any]) -> str:
+        """The figure that ranks a row, in words."""
+        return self.shown(self.figure(row))
+
+    def shown(self, figure: float | None) -> str:
+        """A figure that ranks, in words: a time, or a quality with four digits."""
+        if figure is None or self.quality_unit is None:
+            return self(figure)
+        return quality(float(f"{figure:.4g}"), self.quality_unit)
+
+    def ends(self, row: Mapping[str, Any]) -> tuple[float | None, float | None]:
+        """The ends of the interval of the figure that ranks a row."""
+        if self.quality_unit is not None:
+            return row["quality_low"], row["quality_high"]
+        is_ours = row["evidence"] == "measured" and row["measured_seconds"] is not None
+        name = "measured" if is_ours else "tta"
+        return row[f"{name}_low_seconds"], row[f"{name}_high_seconds"]
+
+    def ranked_interval(self, row: Mapping[str, Any]) -> str:
+        """The interval of the figure that ranks a row, or nothing if either end is absent."""
+        low, high = self.ends(row)
+        if self.quality_unit is None:
+            return self.interval(low, high)
+        return "" if low is None or high is None else f"{low:.4g} to {self.shown(high)}"
 
     def _figure(self, seconds: float) -> str:
         if self.is_stopwatch and 0 <= seconds <= LARGEST_PLAIN:

@@ -49,6 +49,7 @@ SPEED = (
     "hardware_differs",
     "worker_drifted",
     "time_not_compared",
+    "quality_compared",
     "claim_has_no_time",
 )
 # The heaviest weight speaks for a check.

@@ -79,6 +79,7 @@ class Entries:
                 target=self.job.target.value,
                 lower_is_better=self.job.target.direction == "lower",
                 control=training.is_control,
+                budget_seconds=self.job.target.budget_seconds,
             )
             result = race(
                 order,

@@ -26,11 +26,11 @@ from finishline.rules.errors import RuleError
 from finishline.rules.measurements import PrecisionName
 from finishline.rules.run import Evaluation, Ledger, Run
 from finishline.rules.submissions.claim import check_precision, check_settings, reference_of
+from finishline.rules.verification.job import target_spec
 from finishline.rules.verification.messages import (
     ReplayEvent,
     ReplayJob,
     ReplayRun,
-    TargetSpec,
     Training,
     WorkerSystem,
 )
@@ -127,13 +127,7 @@ def local_job(chosen: Chosen) -> ReplayJob:
             )
             for seed in chosen.seeds
         ],
-        target=TargetSpec(
-            metric=benchmark.target.metric,
-            value=benchmark.target.value,
-            direction=benchmark.target.direction,
-            evaluations_in_a_row=benchmark.reach.evaluations,
-            fixed_stop=benchmark.reach.name == "fixed_stop",
-        ),
+        target=target_spec(benchmark),
         clock=benchmark.clock.name,
         division=chosen.division,
         control_points=[],

@@ -43,9 +43,10 @@ class Stopwatch:
         if self.started_at is None and phase not in PREPARATION:
             self.started_at = at
 
-    def seconds(self, clock: Clock, *, division: str) -> float:
-        """Seconds of the ledger on a clock, up to the last stamp."""
-        return clock.seconds(self.ledger, division=division)
+    def seconds(self, clock: Clock, *, division: str, at: float | None = None) -> float:
+        """Seconds of the ledger on a clock, up to the last stamp or to a later one."""
+        ledger = self.ledger if at is None else self.ledger.plus(self.phase, at - self._last)
+        return clock.seconds(ledger, division=division)
 
 
 def clocks_disagree(parent_seconds: float, child_seconds: float) -> bool:
@@ -55,7 +56,10 @@ def clocks_disagree(parent_seconds: float, child_seconds: float) -> bool:
 
 
 def is_reached(qualities: Sequence[float], target: TargetSpec) -> bool:
-    """Whether a run may stop at its target after these evaluations. Never before a fixed stop."""
+    """Whether a run may stop at its target after these evaluations.
+
+    Never before a fixed stop or the end of a budget.
+    """
     if not qualities or target.fixed_stop:
         return False
     goal = QualityTarget(

@@ -157,11 +157,24 @@ class RunRecorder:
             case "end":
                 self._watch.stamp(at)
                 self._follow_clocks(event, at)
-                if self.job.target.fixed_stop and self.evaluations:
-                    self._tta_seconds = self.evaluations[-1].seconds
-                self.end("not_reached" if self._tta_seconds is None else "reached")
+                self.end_at_stop()
             case unknown:
                 raise ValueError(f"unknown event {unknown!r}")
+
+    def is_over_budget(self, at: float) -> bool:
+        """Whether the clock has passed the budget of a run that ends there."""
+        budget = self.job.target.budget_seconds
+        if budget is None or self.training.stop_at == "end" or self._watch.started_at is None:
+            return False
+        return self._watch.seconds(self._clock, division=self.job.division, at=at) > budget
+
+    def end_at_stop(self) -> None:
+        """End a run at the end of its training, at a fixed stop or at its budget."""
+        if self.job.target.fixed_stop:
+            budget = self.job.target.budget_seconds
+            within = [e.seconds for e in self.evaluations if budget is None or e.seconds <= budget]
+            self._tta_seconds = within[-1] if within else None
+        self.end("not_reached" if self._tta_seconds is None else "reached")
 
     def _measure(self, event: dict[str, Any]) -> None:
         evaluation = ReplayEvaluation(
@@ -251,6 +264,8 @@ def train_run(
             at = time.perf_counter() if line is None else line.at
             if at > record.deadline(child.started_at):
                 _exceed_limit(record, host)
+            elif record.is_over_budget(at):
+                record.end_at_stop()
             elif line is not None:
                 _take_line(line, record, child, host=host, oom_kills=oom_kills)
             if record.status is None:

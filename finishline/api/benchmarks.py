@@ -32,12 +32,16 @@ class PhasesView(Dates):
 
 
 class TargetView(Schema):
-    """Quality to reach, in the unit of its source. `also` has further targets to reach with it."""
+    """Quality to reach, in the unit of its source. `also` has further targets to reach with it.
+
+    With `budget_seconds` each run ends then, and its quality ranks.
+    """
 
     metric: str
     value: float
     unit: str
     direction: str
+    budget_seconds: float | None = None
     also: list["TargetView"] = []
 
 

@@ -70,6 +70,20 @@ class RowTime(Schema):
     busy: bool = False
 
 
+class RowQuality(Schema):
+    """The quality of a training on a board with a budget, in the unit of the target.
+
+    `measured` is the mean of our workers' `runs`, with its 95 % interval, and `claimed` the mean of
+    the submitter's own logs.
+    """
+
+    measured: float | None = None
+    low: float | None = None
+    high: float | None = None
+    runs: int = 0
+    claimed: float | None = None
+
+
 class RowRuns(Schema):
     """The runs behind the time of a row.
 
@@ -137,6 +151,7 @@ class BoardRow(Schema):
     visible_gap_percent: float | None = None
     submission: RowSubmission
     time: RowTime
+    quality: RowQuality
     variation: float | None
     runs: RowRuns
     cost: RowCost
@@ -148,6 +163,7 @@ class BoardRow(Schema):
 GROUPS: dict[str, type[Schema]] = {
     "submission": RowSubmission,
     "time": RowTime,
+    "quality": RowQuality,
     "runs": RowRuns,
     "cost": RowCost,
     "latency": RowLatency,
@@ -164,6 +180,11 @@ COLUMNS = {
     "time.runs": "measured_runs",
     "time.claimed": "claimed_seconds",
     "time.raw": "raw_tta_seconds",
+    "quality.measured": "measured_quality",
+    "quality.low": "quality_low",
+    "quality.high": "quality_high",
+    "quality.runs": "quality_runs",
+    "quality.claimed": "claimed_quality",
     "variation": "cv_percent",
     "runs.reached": "runs_reached",
     "runs.started": "runs_started",

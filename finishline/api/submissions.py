@@ -294,6 +294,9 @@ class SubmissionView(Schema):
     measured_seconds: float | None = None
     measured_low_seconds: float | None = None
     measured_high_seconds: float | None = None
+    measured_quality: float | None = None
+    quality_low: float | None = None
+    quality_high: float | None = None
     measured_runs: int = 0
     busy: bool = False
     pool_id: str | None = None

@@ -14,7 +14,10 @@ from finishline.rules.verification.utilisation import RunUtilisation
 
 
 class PairView(Schema):
-    """Two runs that followed each other, and the challenger's time over the holder's."""
+    """Two runs that followed each other, and the challenger's time over the holder's.
+
+    The `winner` has the lower time, or the better quality where the board ranks by it.
+    """
 
     number: int
     challenger: PairRun
@@ -33,11 +36,22 @@ class GapView(Schema):
     p_value: float
 
 
+class QualityGapView(Schema):
+    """The challenger's quality less the holder's, in the unit of the target."""
+
+    difference: float
+    low: float
+    high: float
+    pairs: int
+    p_value: float
+
+
 class HeadToHeadView(Schema):
     """A head-to-head: the two sides, the side that each run trains, and the result so far.
 
     `pairs` are of this verification and of the earlier ones that asked for more pairs. `p_value` is
-    one-sided: how likely are these times if the challenger is no faster? It wins below `threshold`.
+    one-sided: how likely are these figures if the challenger is no better? It wins below
+    `threshold`. `quality` is compared in the place of `time` where the board ranks by it.
     `continued_by` is the verification with the pairs that follow.
     """
 
@@ -46,6 +60,7 @@ class HeadToHeadView(Schema):
     order: list[Side]
     pairs: list[PairView]
     time: GapView | None
+    quality: QualityGapView | None = None
     epochs: GapView | None
     pace: GapView | None
     p_value: float | None

@@ -236,11 +236,16 @@ def place_line(preview: View) -> str:
 
 
 def time_lines(entry: View) -> Iterator[Text]:
-    seconds = entry.get("measured_seconds")
+    seconds, quality = entry.get("measured_seconds"), entry.get("measured_quality")
     if seconds is None:
         return
     low, high = entry.get("measured_low_seconds"), entry.get("measured_high_seconds")
     interval = "" if low is None else f" (95 %: {seconds_text(low)} to {seconds_text(high)})"
+    figure = seconds_text(seconds)
+    if quality is not None:
+        low, high = entry.get("quality_low"), entry.get("quality_high")
+        interval = "" if low is None else f" (95 %: {low:.4g} to {high:.4g})"
+        figure = f"quality {quality:.4g}"
     runs = number_text(entry.get("measured_runs"), digits=0)
     why = entry.get("unranked_reason")
     measuring = [
@@ -256,7 +261,7 @@ def time_lines(entry: View) -> Iterator[Text]:
         ranked = f"without a rank, {why}," if why else "without a rank yet"
     board = f"{entry['benchmark']}, {entry['division']} division"
     yield Text(
-        f"{seconds_text(seconds)}{interval} over {runs} runs on "
+        f"{figure}{interval} over {runs} runs on "
         f"{entry['system']['hardware_class']}: {ranked} on {board}.",
         style="bold",
     )

@@ -21,7 +21,7 @@ from finishline.cli.tables import (
     time_text,
 )
 from finishline.rules.benchmarks.quality import metric_words
-from finishline.rules.ranking import place_words, ranked_seconds
+from finishline.rules.ranking import place_words, ranked_quality, ranked_seconds
 from finishline.rules.text import count_text
 
 
@@ -98,6 +98,12 @@ TABLES = {
         " | submitter=:submitter | model:name | system=system.name:name"
         " | submission=submission_id",
         spare=("epochs", "seconds", "runs", "CV", "cost"),
+    ),
+    "qualities": Listing(
+        ">rank=:place | >quality=:ranked_quality | >low=quality_low:2 | >high=quality_high:2"
+        " | >runs=:runs | >cost=cost_usd:cost | evidence=:evidence | submitter=:submitter"
+        " | model:name | system=system.name:name | submission=submission_id",
+        spare=("low", "high", "runs", "cost"),
     ),
     "latencies": Listing(
         ">rank=:place | >latency=latency_ms:3 ms | >cost of 10,000=cost_usd_per_10000:cost"
@@ -217,6 +223,9 @@ def _price(price: View) -> str:
 
 
 def _goals(target: View | None) -> str:
+    if target and target.get("budget_seconds") is not None:
+        metric = metric_words(str(target["metric"]))
+        return f"{metric} within {seconds_text(target['budget_seconds'])}"
     return " and ".join(
         f"{metric_words(str(goal.get('metric')))} "
         f"{'≥' if goal.get('direction') == 'higher' else '≤'} "
@@ -293,6 +302,7 @@ FORMATS: dict[str, Callable[[Any], RenderableType]] = {
     "response": lambda tries: or_dash(
         tries and (tries[-1].get("status") or tries[-1].get("error"))
     ),
+    "ranked_quality": lambda entry: number_text(ranked_quality(entry), digits=2),
     "run": _run,
     "runs": _runs,
     "scope": lambda hook: or_dash(hook.get("benchmark") or hook.get("scope")),

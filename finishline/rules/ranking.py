@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from finishline.rules.benchmarks.prices import HIGHEST_USD_PER_HOUR
+from finishline.rules.benchmarks.quality import LARGEST_QUALITY
 from finishline.rules.logs.dawnbench import (
     HIGHEST_COST_USD,
     LONGEST_LATENCY_MS,
@@ -12,10 +13,11 @@ from finishline.rules.logs.dawnbench import (
 from finishline.rules.statistics.aggregate import LONGEST_SECONDS, SHORTEST_SECONDS
 from finishline.rules.submissions.claim import MOST_INSTANCES, Kind
 
-Metric = Literal["tta", "cost", "energy", "latency", "inference_cost"]
+Metric = Literal["tta", "quality", "cost", "energy", "latency", "inference_cost"]
 # A board ranks submissions of one kind: a training and an inference have no figure in common.
 KIND_OF_METRIC: dict[Metric, Kind] = {
     "tta": "train",
+    "quality": "train",
     "cost": "train",
     "energy": "train",
     "latency": "inference",
@@ -27,6 +29,7 @@ KIND_OF_METRIC: dict[Metric, Kind] = {
 MOST_JOULES = 1e6 * LONGEST_SECONDS
 POSSIBLE: dict[str, tuple[float, float]] = {
     "tta_seconds": (SHORTEST_SECONDS, LONGEST_SECONDS),
+    "quality": (-LARGEST_QUALITY, LARGEST_QUALITY),
     "cost_usd": (0.0, LONGEST_SECONDS / 3600 * MOST_INSTANCES * HIGHEST_USD_PER_HOUR),
     "energy_joules": (0.0, MOST_JOULES),
     "latency_ms": (SHORTEST_LATENCY_MS, LONGEST_LATENCY_MS),
@@ -100,6 +103,12 @@ def ranked_seconds(row: Row) -> float | None:
         return float(row["measured_seconds"])
     seconds = row.get("tta_seconds")
     return None if seconds is None else float(seconds)
+
+
+def ranked_quality(row: Row) -> float | None:
+    """The quality of a row on a board with a budget: ours of a measured one, else as claimed."""
+    measured = row.get("measured_quality") if row.get("evidence") == "measured" else None
+    return row.get("quality") if measured is None else float(measured)
 
 
 def place_words(row: Row) -> str | None:

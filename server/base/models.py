@@ -774,9 +774,9 @@ class Pool(Base):
 
     `configuration_sha256` is the key (rules/submissions/settings). `measured_seconds` is the
     olympic mean of its `runs`, since `measured_at`, with its interval: None below three runs, and
-    where more of them missed the target than are dropped. Of the pools of one key the latest that
-    is not closed holds. `is_busy` tells whether other programs had the processor in the latest
-    verification.
+    where more of them missed the target than are dropped. `measured_quality` is the mean of their
+    qualities where the board ranks by it. Of the pools of one key the latest that is not closed
+    holds. `is_busy` tells whether other programs had the processor in the latest verification.
     """
 
     __tablename__ = "pools"
@@ -797,6 +797,9 @@ class Pool(Base):
     measured_seconds: Mapped[float | None]
     low_seconds: Mapped[float | None]
     high_seconds: Mapped[float | None]
+    measured_quality: Mapped[float | None]
+    low_quality: Mapped[float | None]
+    high_quality: Mapped[float | None]
     runs: Mapped[int] = mapped_column(default=0)
     measured_at: Mapped[datetime | None]
     is_busy: Mapped[bool] = mapped_column(default=False)
@@ -806,6 +809,7 @@ class PoolRun(Base):
     """One measured run of a pool: run `index` of its verification, as `attempt_id` trained it.
 
     `seconds` is None of a run that missed the target or its time limit: it counts as infinite.
+    `quality` is the best one, or with a budget that of the last evaluation within it.
     """
 
     __tablename__ = "pool_runs"
@@ -818,7 +822,7 @@ class PoolRun(Base):
     seed: Mapped[int] = mapped_column(BigInteger)
     seconds: Mapped[float | None]
     epochs: Mapped[float | None]
-    best_quality: Mapped[float | None]
+    quality: Mapped[float | None]
 
 
 class WorkerRow(Base):

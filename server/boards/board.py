@@ -46,7 +46,6 @@ from server.boards.order import (
 from server.boards.query import BoardQuery, Facets, find_facets, select_rows
 from server.boards.rows import BoardRow, BoardRows, PlacedRow, read_rows
 from server.boards.what_if import (
-    METRICS_OF_RUNS,
     price_view,
     priced,
     rows_at,
@@ -58,6 +57,7 @@ from server.verifications.head_to_heads import FirstPlace, read_first_places
 log = logging.getLogger(__name__)
 Board = dict[str, Any]
 FirstPlaces = Mapping[tuple[str, str], FirstPlace]  # By division and hardware class.
+FIRST_METRICS = ("tta", "quality")  # Each board of trainings is ranked by one of them.
 # Sections of the rows with a figure and without a number.
 LISTED_IN: dict[Evidence, Section] = {
     "measured": "elsewhere",
@@ -75,7 +75,7 @@ class RankedBoard:
         self.hardware_class: str | None = None
         self.first_place: FirstPlace | None = None
         classes = {row.hardware_class for row in self.rows.values()} - {None}
-        if query.metric == "tta":
+        if query.metric in FIRST_METRICS:
             is_known = query.hardware_class in classes
             self.hardware_class = query.hardware_class if is_known else _main_class(self.rows)
             self.first_place = places.get((query.division or "", self.hardware_class or ""))
@@ -86,6 +86,7 @@ class RankedBoard:
             metric=query.metric,
             hardware_class=self.hardware_class,
             holder=None if holder is None else holder.submission_id,
+            score=rows.benchmark.score,
         )
         self._lock = threading.Lock()
         self._placed: list[PlacedRow] = []
@@ -131,7 +132,7 @@ def _placed_rows(
 ) -> Iterator[PlacedRow]:
     """The rows of a board from its first place on, each when somebody asks for it."""
     numbered: Iterable[Place] = order.places[: order.numbered]
-    if order.metric in METRICS_OF_RUNS:
+    if order.metric in (*FIRST_METRICS, "cost"):
         numbered = separate((one, rows.found[one.submission_id].behind) for one in numbered)
     for position, place in enumerate(chain(numbered, order.places[order.numbered :])):
         row = rows.found[place.submission_id]
@@ -190,7 +191,7 @@ def _main_class(rows: Mapping[str, BoardRow]) -> str | None:
 
 def first_places(session: Session, benchmark: Benchmark, version: int) -> FirstPlaces:
     """First place of each division and hardware class, found once for each version of the board."""
-    make = partial(read_first_places, session, benchmark.benchmark_id)
+    make = partial(read_first_places, session, benchmark)
     return cached_for_board(session, benchmark.benchmark_id, "first places", make, version=version)
 
 
@@ -198,7 +199,16 @@ def ranked_board(
     session: Session, benchmark: Benchmark, query: BoardQuery, *, version: int
 ) -> RankedBoard:
     """The board that a query asks for, as anybody sees it, before it is filtered or sorted."""
+    query = in_own_metric(benchmark, query)
     return _boards_of(session, benchmark, query, version)(query)
+
+
+def in_own_metric(benchmark: Benchmark, query: BoardQuery) -> BoardQuery:
+    """The query by quality where the benchmark ranks by it, and by time elsewhere."""
+    if query.metric not in FIRST_METRICS:
+        return query
+    metric = "quality" if benchmark.score.by == "quality" else "tta"
+    return query.model_copy(update={"metric": metric})
 
 
 def board_in_division(
@@ -210,6 +220,7 @@ def board_in_division(
     Divisions of trainings are never ranked together. They say nothing of an inference. Without a
     `version` it has everything that the session's viewer sees, and nothing is kept.
     """
+    query = in_own_metric(benchmark, query)
     board_of = _boards_of(session, benchmark, query, version)
     rounds = rounds_of(benchmark) if query.round is None else (query.round,)
     is_chosen = query.division is not None or query.kind != "train"

@@ -139,8 +139,12 @@ def compare_submissions(session: Session, text: str) -> SubmissionComparison:
         benchmark=benchmarks[0], submissions=compared, pairs=_pairs(compared)
     )
     known = found.model_dump()
+    by_time = definition(session, submissions[0].benchmark_sha256).score.by == "time"
+    before = "" if by_time else "By time, where the board ranks by quality: "
     pairs = [
-        pair.model_copy(update={"sentence": pair_sentence(pair.model_dump(), known, names=ids)})
+        pair.model_copy(
+            update={"sentence": before + pair_sentence(pair.model_dump(), known, names=ids)}
+        )
         for pair in found.pairs
     ]
     return found.model_copy(update={"pairs": pairs})

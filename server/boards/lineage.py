@@ -126,7 +126,8 @@ def _family(session: Session, benchmark: Benchmark, *, only: Collection[str] = (
     found: Family = {}
     for submission, package, pool in rows:
         parent = _parent(package)
-        measured = pool is not None and submission.evidence == "measured"
+        by_time = benchmark.score.by == "time"  # Gains are of times.
+        measured = pool is not None and submission.evidence == "measured" and by_time
         found[package.hardware_class, package.package_sha256] = IdeaView(
             submission_id=submission.id,
             submitter=submission.submitter,

@@ -7,11 +7,12 @@ from typing import Literal, NamedTuple
 
 from finishline.rules.ranking import KIND_OF_METRIC, POSSIBLE, Check, Evidence, Metric
 from finishline.rules.statistics.aggregate import Spread, variance_of_mean
-from finishline.rules.statistics.gaps import Gap
+from finishline.rules.statistics.gaps import TIME, Gap, Score
 
 FIRST_METRIC: dict[str, Metric] = {"train": "tta", "inference": "latency"}
 FIGURE_OF_METRIC: dict[Metric, str] = {
     "tta": "tta_seconds",
+    "quality": "quality",
     "cost": "cost_usd",
     "energy": "energy_joules",
     "latency": "latency_ms",
@@ -20,11 +21,13 @@ FIGURE_OF_METRIC: dict[Metric, str] = {
 IMPOSSIBLE = {
     "energy_joules": "impossible energy",
     "tta_seconds": "impossible time",
+    "quality": "impossible quality",
     "cost_usd": "impossible cost",
     "latency_ms": "impossible latency",
     "cost_usd_per_10000": "impossible cost",
 }
 NO_TIME = "did not reach the target"
+NO_QUALITY = "no evaluation within the budget"
 BREAKS_A_RULE = "breaks a rule of the benchmark"
 NOT_NUMBERED: dict[str | None, str] = {
     None: "not measured here",
@@ -72,6 +75,7 @@ class Row:
     hardware_class: str | None = None
     submitter: int | None = None
     energy_joules: float | None = None
+    quality: float | None = None
 
 
 class Place(NamedTuple):
@@ -117,8 +121,11 @@ def order_of(
     metric: Metric,
     hardware_class: str | None = None,
     holder: str | None = None,
+    score: Score = TIME,
 ) -> Order:
     """The board's order: the holder of first place, then the others by their figure.
+
+    A quality is ordered as `score` says.
 
     Measured and published figures are numbered. Of measured times those of one `hardware_class`
     are, and one row of each submitter, the fastest. Equal values share a rank, which counts how
@@ -133,7 +140,8 @@ def order_of(
             unranked.append((row.submitted_at, row.submission_id, value, why or NO_TIME))
         else:
             figures.append((value, row.submitted_at, row.submission_id, row))
-    figures.sort(key=lambda each: (each[2] != holder, *each[:3]))
+    cost = score.cost if metric == "quality" else float
+    figures.sort(key=lambda each: (each[2] != holder, cost(each[0]), *each[1:3]))
     numbered: list[Place] = []
     measured: list[Place] = []
     claimed: list[Place] = []
@@ -201,6 +209,8 @@ def why_unranked(row: Row, *, metric: Metric) -> str | None:
         return _why_impossible(row, metric=metric)
     if inference:
         return "no latency was measured" if metric == "latency" else "states no cost"
+    if metric == "quality":
+        return NO_QUALITY
     if row.tta_seconds is None:
         return NO_TIME
     return "no energy was measured" if metric == "energy" else "states no price"
@@ -210,7 +220,7 @@ def why_entry_unranked(check: str | None, reason: str) -> str:
     """Reason of `why_unranked` in the words for code and the reference, which claim no time."""
     if check == "contradicted":
         return "it did not hold the target"
-    if reason != NO_TIME:
+    if reason not in (NO_TIME, NO_QUALITY):
         return reason
     words = {"queued": "its measurement is queued", "running": "it is being measured"}
     return words.get(check or "none", "not measured")
@@ -230,7 +240,8 @@ def _why_impossible(row: Row, *, metric: Metric) -> str | None:
 class RunsBehind:
     """The runs behind a time: how many, of which so many are `dropped` at each end.
 
-    `spread` is the one of the log of a run's time. `convergence_values` counts the distinct epochs
+    `spread` is the one of the log of a run's time, or of its quality, as `score` says.
+    `convergence_values` counts the distinct epochs
     (or samples) to the target of a published row. A measured row has none: it shares no number.
     """
 
@@ -238,6 +249,7 @@ class RunsBehind:
     dropped: int
     spread: Spread | None
     convergence_values: int
+    score: Score = TIME
 
     @property
     def may_share(self) -> bool:
@@ -272,7 +284,8 @@ def _in_stretches(rows: Iterable[tuple[Place, RunsBehind]]) -> Iterator[Place]:
         gap = None if first is None else visible_gap(first[1], behind)
         # A row below the holder may have a lower time.
         low, high = sorted((place.value or 0.0, 0.0 if first is None else first[0].value or 0.0))
-        if first is None or gap is None or high >= low * (1 + gap):
+        by_time = behind.score.by == "time"
+        if first is None or gap is None or high >= (low * (1 + gap) if by_time else low + gap):
             first, shares = (place, behind), behind.may_share
             yield place
             continue
@@ -280,16 +293,21 @@ def _in_stretches(rows: Iterable[tuple[Place, RunsBehind]]) -> Iterator[Place]:
         yield place._replace(
             rank=first[0].rank if shares else place.rank,
             not_separated_from=first[0].rank,
-            visible_gap_percent=gap * 100.0,
+            visible_gap_percent=gap * 100.0 if by_time else None,
         )
 
 
 def visible_gap(first: RunsBehind, second: RunsBehind) -> float | None:
-    """The least relative gap that the runs of two rows can show at 95 %. None without a spread."""
+    """The least gap that the runs of two rows can show at 95 %. None without a spread.
+
+    It is relative to a time, and a difference of qualities.
+    """
     one = variance_of_mean(first.runs, dropped=first.dropped)
     other = variance_of_mean(second.runs, dropped=second.dropped)
     if first.spread is None or second.spread is None or one is None or other is None:
         return None
     variance = first.spread.stdev**2 * one + second.spread.stdev**2 * other
     freedom = min(first.spread.degrees_of_freedom, second.spread.degrees_of_freedom)
+    if first.score.by == "quality":
+        return first.score.difference(0.0, math.sqrt(variance), freedom).high
     return Gap(0.0, math.sqrt(variance), freedom).high - 1

@@ -29,28 +29,32 @@ from web.names import hardware_words
 
 
 class Lower(Schema):
-    """A submission with a lower time than the holder of its day.
+    """A submission with a better time, or quality, than the holder of its day.
 
-    `p_value` is the one-sided p-value of being no faster than the holder, None where that was not
-    tested: for the first, and where the holder had a single run.
+    `quality` is that of a board that ranks by it. `p_value` is the one-sided p-value of being no
+    better than the holder, None where that was not tested: for the first, and where the holder had
+    a single run.
     """
 
     submission_id: str
     date: str
     tta_seconds: float
     p_value: float | None
+    quality: float | None = None
 
 
 class Record(Lower):
     """A submission that took the record of its division.
 
-    `verification_id` is the head-to-head that decided it. `ended` says how a holder lost its place
+    `margin` is how much its quality is better than that of the one before. `verification_id` is the
+    head-to-head that decided it. `ended` says how a holder lost its place
     without one. One that `returned` was the holder before, until that happened to the next ones.
     """
 
     single_run: bool
     beaten: str | None
     margin_percent: float | None
+    margin: float | None = None
     verification_id: str | None = None
     ended: Literal["withdrawn", "retired"] | None = None
     returned: bool = False
@@ -229,8 +233,10 @@ def _measured_history(place: FirstPlace) -> RecordHistory:
             each,
             date=each.since.isoformat(),
             tta_seconds=each.seconds,
+            quality=each.figure if place.score.by == "quality" else None,
             single_run=False,
             margin_percent=None if each.ratio is None else (1 - each.ratio) * 100.0,
+            margin=None if each.difference is None else abs(each.difference),
         )
         for each in place.holdings
     ]
@@ -239,7 +245,7 @@ def _measured_history(place: FirstPlace) -> RecordHistory:
         row, last = place.rows.get(submission_id), meetings[-1]
         if row is None or not row.is_live or last.state != "not_proven":
             continue
-        why = place.why_not_first(submission_id, row.seconds)
+        why = place.why_not_first(submission_id, row.figure)
         if why is not None and place.holder is not None:
             not_records.append(
                 NoRecord.of(
@@ -247,6 +253,7 @@ def _measured_history(place: FirstPlace) -> RecordHistory:
                     submission_id=submission_id,
                     date=(last.ended_at or last.started_at).isoformat(),
                     tta_seconds=row.seconds,
+                    quality=row.figure if place.score.by == "quality" else None,
                     holder=place.holder.submission_id,
                     reason=why,
                 )

@@ -57,6 +57,7 @@ COLUMNS = tuple(
             func.coalesce(-User.organisation_id, Submission.user_id).label("whose"),
             *(PublishedResult.published_on, PublishedResult.source),
             *(Pool.measured_seconds, Pool.low_seconds, Pool.high_seconds, Pool.is_busy),
+            *(Pool.measured_quality, Pool.low_quality, Pool.high_quality),
             *(Pool.hardware_class, Pool.measured_at),
             TrainingPackage.compressed_bytes.label("package_bytes"),
         )
@@ -191,6 +192,7 @@ def _facts(row: Any, kind: Kind) -> dict[str, Any]:
         "submitted_at": (row.published_on or row.submitted_at).isoformat(),
         "tta_seconds": row.measured_seconds if is_ours else row.tta_seconds,
         "latency_ms": row.measured_latency_ms if ours_first else row.latency_ms,
+        "quality": row.measured_quality if is_ours else row.result.get("best_quality"),
         "withdrawn": row.withdrawn_at is not None,
         "check": row.check_word,
         "held_back": SOURCE_NOT_CHECKED if is_unchecked else None,
@@ -203,7 +205,7 @@ def measured_runs(session: Session, *which: ColumnElement[bool]) -> defaultdict[
     """The measured runs of some submissions, in order."""
     columns = (
         *(PoolRun.verification_id, PoolRun.index, PoolRun.seconds, PoolRun.epochs),
-        PoolRun.best_quality,
+        PoolRun.quality,
     )
     statement = (
         select(Submission.id, *columns)
@@ -375,7 +377,9 @@ class _Details:
         rule, started = self.benchmark.runs, shown["runs_started"]
         spread = self.spreads.of(row.system.get("hardware_class", ""))
         if shown["measured_seconds"] is not None:
-            runs, dropped, values = started, dropped_at_each_end(started), 0
+            by_time = self.benchmark.score.by == "time"
+            runs, values = started, 0
+            dropped = dropped_at_each_end(started) if by_time else 0
         else:
             runs, dropped = min(started, rule.count), rule.dropped
             values = len(set(logged.convergence))
@@ -383,11 +387,11 @@ class _Details:
                 own = log_times([seconds * factor for seconds in logged.seconds])
                 if own is not None and own.variance is not None:
                     spread = Spread(math.sqrt(own.variance), own.count - 1)
-        if spread is not None:
+        if spread is not None and self.benchmark.score.by == "time":
             step, seconds = shown["evaluation_interval_seconds"], shown["tta_seconds"]
             resolution = resolution_of(step_seconds=step, seconds=seconds) if seconds else None
             spread = None if resolution is None else spread.at_least(resolution)
-        return RunsBehind(runs, dropped, spread, values)
+        return RunsBehind(runs, dropped, spread, values, self.benchmark.score)
 
     def _measured(self, row: Any) -> dict[str, Any]:
         """The figures of a measured row: of the measured runs of its pool, not of its claim."""
@@ -397,8 +401,10 @@ class _Details:
         counts_epochs = row.trained_with != "package"
         epochs = [run.epochs for run in runs if run.epochs is not None and counts_epochs]
         steps = [run.seconds / run.epochs for run in runs if run.seconds and run.epochs]
-        qualities = [run.best_quality for run in runs if run.best_quality is not None]
-        better = max if self.benchmark.target.direction == "higher" else min
+        qualities = [run.quality for run in runs if run.quality is not None]
+        quality = row.measured_quality
+        if quality is None and qualities:
+            quality = self.benchmark.target.best(qualities)
         return {
             "tta_seconds": row.measured_seconds,
             "tta_low_seconds": row.low_seconds,
@@ -414,13 +420,19 @@ class _Details:
             "epochs_to_target": mean(epochs) if epochs else None,
             "evaluation_interval_seconds": mean(steps) if steps else None,
             "raw_tta_seconds": row.measured_seconds,
-            "quality": better(qualities, default=None),
+            "quality": quality,
+            "measured_quality": row.measured_quality,
+            "quality_low": row.low_quality,
+            "quality_high": row.high_quality,
+            "quality_runs": len(runs) if row.measured_quality is not None else 0,
             "samples_per_second": None,  # Only logs tell samples.
         }
 
     def _claimed(self, row: Any) -> dict[str, Any]:
         """The interval of a claimed or published time, by the spread of its class."""
         rule = self.benchmark.runs
+        if self.benchmark.score.by == "quality":
+            return {}
         interval = claimed_interval(
             row.tta_seconds,
             runs=min(row.result.get("started", 0), rule.count),
@@ -455,6 +467,7 @@ class _Details:
             "waivers": row.waivers or [],
             "check": row.check_word,
             "claimed_seconds": row.tta_seconds,
+            "claimed_quality": result["best_quality"] if training else None,
             "package_bytes": row.package_bytes,
         }
 

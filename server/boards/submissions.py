@@ -60,6 +60,7 @@ OF_SUBMISSION = (
     *("rank", "unranked_reason", "measured_seconds", "measured_low_seconds"),
     *("measured_high_seconds", "measured_runs", "busy", "is_holder", "not_first", "head_to_head"),
     *("not_separated_from", "visible_gap_percent"),
+    *("measured_quality", "quality_low", "quality_high"),
 )
 
 
@@ -136,7 +137,7 @@ def _place_of_new(session: Session, benchmark: Benchmark, submission: Submission
     query = query_of(benchmark, submission)
     board = ranked_board(session, benchmark, query, version=version)
     new = row_of_new(submission)
-    order = order_of([*board.rows.values(), new], metric=query.metric)
+    order = order_of([*board.rows.values(), new], metric=board.order.metric, score=benchmark.score)
     place = order.places[order.position(new.submission_id)]
     return {
         "rank": place.rank,

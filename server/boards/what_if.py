@@ -85,7 +85,11 @@ def make_what_if(
     if not own.is_possible(value):
         expected = f"a {own.metric}: {own.possible_in_words}"
         raise RuleError(f"{value:g}", field=field, expected=expected)
-    if benchmark.reach.name == "fixed_stop" and value != own.value:
+    if benchmark.reach.name == "budget":
+        message = "every run of this benchmark ends at its budget on the official clock"
+        name = "clock" if target is None else "target"
+        raise RuleError(message, field=f"query.{name}", expected="no clock or target")
+    if not benchmark.reach.is_at_quality and value != own.value:
         message = "every run of this benchmark stops at the same step, whatever its quality"
         raise RuleError(message, field=field, expected="no target")
     named = Clock(clock or benchmark.clock.name)

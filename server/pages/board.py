@@ -17,7 +17,13 @@ from server.base.services import Services, ServicesDep
 from server.benchmarks.definitions import find_benchmark, round_of
 from server.benchmarks.endpoints import NO_SUBMISSIONS, benchmark_view, count_submissions
 from server.benchmarks.phases import current_dates
-from server.boards.board import RankedBoard, board_in_division, cut_board, ranked_board
+from server.boards.board import (
+    FIRST_METRICS,
+    RankedBoard,
+    board_in_division,
+    cut_board,
+    ranked_board,
+)
 from server.boards.endpoints import Encoded, answer_board
 from server.boards.lineage import MOST_PACKAGES, IdeaClassView, list_ideas
 from server.boards.query import BoardQuery
@@ -46,6 +52,9 @@ def times_fitting(
     Published DAWNBench times are whole seconds, so where nothing else is shown it is H:MM:SS.
     """
     is_archive = benchmark.clock.name == "dawnbench" and set(evidence) == {"published"}
+    if benchmark.score.by == "quality":
+        title = f"{benchmark.target.called} in {benchmark.ranking.budget_seconds:g} s"
+        return TimeFormat(title=title[:1].upper() + title[1:], quality_unit=benchmark.target.unit)
     return time_format(seconds, benchmark.time_unit or (STOPWATCH if is_archive else None))
 
 
@@ -182,7 +191,8 @@ def _held_by_another(
     version: int,
 ) -> Context | None:
     """The record of a board whose first row by time does not hold it, else None."""
-    if query.metric != "tta" or query.division is None or board["what_if"] or board["price"]:
+    is_official = query.metric in FIRST_METRICS and not (board["what_if"] or board["price"])
+    if not is_official or query.division is None:
         return None
     first = next((entry for entry in board["entries"] if entry["rank"] == 1), None)
     if first is None or first["evidence"] != "published":

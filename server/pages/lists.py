@@ -79,9 +79,7 @@ def _row(times: Callable[[str, str, str], TimeFormat], row: Any) -> Context:
         time = times(shown["benchmark"], shown["division"], evidence)
         shown["time"] = None
         if "tta_seconds" in shown:
-            measured = shown["evidence"] == "measured"
-            seconds = shown["measured_seconds"] if measured else shown["tta_seconds"]
-            shown["time"] = time(seconds) if seconds is not None else None
+            shown["time"] = None if time.figure(shown) is None else time.ranked(shown)
     return shown
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session, selectinload, undefer
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.ranking import place_words, ranked_seconds
+from finishline.rules.ranking import place_words
 from finishline.rules.statistics.aggregate import mean
 from finishline.rules.verification.control_points import band_for
 from server.base.board_versions import board_version
@@ -22,13 +22,13 @@ from server.boards.board import RankedBoard, query_of, ranked_board
 from server.boards.query import BoardQuery
 from server.boards.rows import PlacedRow
 from server.boards.submissions import whole_view
-from server.pages.board import times_of
+from server.pages.board import times_of, times_of_board
 from server.pages.declared import Context
 from server.pages.entries import measured_curves
 from server.verifications.views import line, view
 from web.charts.parts import even_sample
 from web.compare import neighbour_names
-from web.formats import SECONDS
+from web.formats import SECONDS, TimeFormat
 from web.names import hardware_words
 
 FURTHER = 2
@@ -65,15 +65,18 @@ def place_of(session: Session, benchmark: Benchmark, submission: Submission) -> 
     return named_entry(found) | {
         "ranked": ranked,
         "others": list(others.values()),
-        "around": _around(session, board, found),
+        "around": _around(session, benchmark, board, found),
         "pool_runs": session.scalar(runs) or 0,
     }
 
 
-def _around(session: Session, board: RankedBoard, found: PlacedRow) -> list[Context]:
+def _around(
+    session: Session, benchmark: Benchmark, board: RankedBoard, found: PlacedRow
+) -> list[Context]:
     """The rows up to two places from one by their figure, among all that have a number."""
     numbered = list(board.order.places[: board.order.numbered])
-    numbered.sort(key=lambda place: place.value or math.inf)
+    score = benchmark.score
+    numbered.sort(key=lambda place: math.inf if not place.value else score.cost(place.value))
     names = [place.submission_id for place in numbered]
     around = [found.entry()]
     if found["submission_id"] in names:
@@ -81,7 +84,8 @@ def _around(session: Session, board: RankedBoard, found: PlacedRow) -> list[Cont
         near = (board.find(name) for name in names[max(0, at - FURTHER) : at + FURTHER + 1])
         around = [placed.entry() for placed in near if placed is not None]
     named = zip(around, neighbour_names(_with_settings(session, around)), strict=True)
-    return [_timed(entry, name) for entry, name in named]
+    time = times_of_board(benchmark, board)
+    return [_timed(entry, name, time) for entry, name in named]
 
 
 def _with_settings(session: Session, around: Sequence[Context]) -> list[Context]:
@@ -95,21 +99,21 @@ def _with_settings(session: Session, around: Sequence[Context]) -> list[Context]
     ]
 
 
-def _seconds(entry: Context) -> float | None:
+def _figure(entry: Context, time: TimeFormat) -> float | None:
     if entry["latency_ms"] is not None and entry["tta_seconds"] is None:
         return float(entry["latency_ms"]) / 1000
-    return ranked_seconds(entry)
+    return time.figure(entry)
 
 
-def _timed(entry: Context, name: str) -> Context:
-    of = "measured" if entry["evidence"] == "measured" else "tta"
+def _timed(entry: Context, name: str, time: TimeFormat) -> Context:
+    low, high = time.ends(entry)
     return {
         "submission_id": entry["submission_id"],
         "place": place_words(entry),
         "name": name,
-        "seconds": _seconds(entry),
-        "low": entry[f"{of}_low_seconds"],
-        "high": entry[f"{of}_high_seconds"],
+        "figure": _figure(entry, time),
+        "low": low,
+        "high": high,
     }
 
 

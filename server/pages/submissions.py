@@ -114,6 +114,7 @@ def _original(session: Session, submission: Submission) -> Context | None:
     is_measured = pool is not None and original.evidence == "measured"
     return brief(original) | {
         "measured_seconds": pool.measured_seconds if pool is not None and is_measured else None,
+        "measured_quality": pool.measured_quality if pool is not None and is_measured else None,
         "is_later": original.submitted_at > submission.submitted_at,
     }
 
@@ -137,11 +138,12 @@ def _measured_score(session: Session, submission: Submission) -> Context | None:
                 reached=run.seconds is not None,
                 tta_seconds=run.seconds,
                 epochs_to_target=run.epochs if counts_epochs else None,
-                best_quality=run.best_quality,
+                best_quality=run.quality,
                 evaluation_interval_seconds=None,
             )
             for run in runs
-        ]
+        ],
+        definition(session, submission.benchmark_sha256),
     )
     return {
         "steps": [asdict(step) for step in steps],

@@ -131,6 +131,7 @@ _COLUMNS: tuple[Any, ...] = (
     Submission.embargoed,
     PublishedResult.published_on.label("submitted_on"),
     Pool.measured_seconds,
+    Pool.measured_quality,
     *_PLACE,
     *_OF_SUBMISSION,
 )

@@ -12,8 +12,10 @@ from typing import Any, Literal, NamedTuple
 from sqlalchemy import and_, exists, func, select
 from sqlalchemy.orm import Session
 
+from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import POSSIBLE
 from finishline.rules.statistics.aggregate import Spread
+from finishline.rules.statistics.gaps import TIME, Score
 from finishline.rules.verification.head_to_head import (
     FEWEST_FOR_OWN_SPREAD,
     SIDES,
@@ -46,12 +48,14 @@ Ended = Literal["withdrawn", "retired"]
 class Measured(NamedTuple):
     """A measured submission, withdrawn ones included.
 
-    `submitter` is the user, or the organisation as a negative number.
+    `submitter` is the user, or the organisation as a negative number. `figure` ranks it: its
+    measured `seconds`, or its quality.
     """
 
     submission_id: str
     submitter: int
     submitted_at: datetime
+    figure: float
     seconds: float
     measured_at: datetime
     is_live: bool
@@ -95,6 +99,7 @@ class Meeting:
     ended_at: datetime | None = None
     p_value: float | None = None
     ratio: float | None = None
+    difference: float | None = None
     is_below_target: bool = False
     may_be_cancelled: bool = False
 
@@ -103,16 +108,19 @@ class Meeting:
 class Holding:
     """A submission that came to first place, and the head-to-head that brought it there.
 
-    One that `returned` was the holder before, until the holders between were `ended`.
+    `ratio` is of times, `difference` of qualities. One that `returned` was the holder before, until
+    the holders between were `ended`.
     """
 
     submission_id: str
     since: datetime
+    figure: float
     seconds: float
     beaten: str | None = None
     verification_id: str | None = None
     p_value: float | None = None
     ratio: float | None = None
+    difference: float | None = None
     ended: Ended | None = None
     returned: bool = False
 
@@ -121,7 +129,8 @@ class Holding:
 class FirstPlace:
     """First place of one board. `met` has the head-to-heads with the present holder.
 
-    `outdated` are verifications of head-to-heads with another one, whose pairs wait.
+    `score` says which figure is better. `outdated` are verifications of head-to-heads with another
+    one, whose pairs wait.
     """
 
     holdings: tuple[Holding, ...] = ()
@@ -130,17 +139,19 @@ class FirstPlace:
     met: Mapping[str, Sequence[Meeting]] = field(default_factory=dict)
     is_busy: bool = False
     outdated: tuple[str, ...] = ()
+    score: Score = TIME
 
-    def why_not_first(self, submission_id: str, seconds: float) -> str | None:
-        """Why a row with a lower time than the holder's is not first. None for other rows."""
+    def why_not_first(self, submission_id: str, figure: float) -> str | None:
+        """Why a row with a better figure than the holder's is not first. None for other rows."""
         if self.holder is None or submission_id == self.holder.submission_id:
             return None
-        if seconds >= self.holder.seconds:
+        if not self.score.is_better(figure, self.holder.figure):
             return None
         row, meetings = self.rows.get(submission_id), self.met.get(submission_id, ())
+        mean = f"{self.score.direction} mean"
         if row is not None and row.ended is not None:
-            return f"lower mean, {row.ended}"
-        return f"lower mean, {_words_of(meetings[-1]) if meetings else WAITS}"
+            return f"{mean}, {row.ended}"
+        return f"{mean}, {_words_of(meetings[-1]) if meetings else WAITS}"
 
     def head_to_head_of(self, submission_id: str) -> str | None:
         """The head-to-head that the holder won, or another row's latest with the holder."""
@@ -168,7 +179,7 @@ class FirstPlace:
             for row in self.rows.values()
             if row.may_hold
             and row.submission_id != self.holder.submission_id
-            and row.seconds < self.holder.seconds
+            and self.score.is_better(row.figure, self.holder.figure)
             and may_try(self.met.get(row.submission_id, ()))
         ]
         wanted.sort(key=lambda row: (tried.get(row.submitter, 0), row.submitted_at))
@@ -191,7 +202,9 @@ def may_try(meetings: Sequence[Meeting]) -> bool:
     return not meetings or (bool(ended_without) and len(meetings) < MOST_RETRIES)
 
 
-def find_first_place(rows: Sequence[Measured], meetings: Sequence[Meeting]) -> FirstPlace:
+def find_first_place(
+    rows: Sequence[Measured], meetings: Sequence[Meeting], score: Score = TIME
+) -> FirstPlace:
     """Follow the head-to-heads of a board, in the order they ended, from its first holder on.
 
     One counts if it was won against the holder of that moment: the last one, or if that one is gone
@@ -199,7 +212,9 @@ def find_first_place(rows: Sequence[Measured], meetings: Sequence[Meeting]) -> F
     any other row moves nothing.
     """
     known = {row.submission_id: row for row in rows}
-    in_order = sorted(rows, key=lambda row: (not row.is_reference, row.measured_at, row.seconds))
+    in_order = sorted(
+        rows, key=lambda row: (not row.is_reference, row.measured_at, score.cost(row.figure))
+    )
     first_able = [row for row in in_order if row.may_hold][:1]
     if not in_order:
         return FirstPlace(rows=known)
@@ -236,7 +251,7 @@ def find_first_place(rows: Sequence[Measured], meetings: Sequence[Meeting]) -> F
         and holder is not None
         and meeting.holder != holder.submission_id
     )
-    return FirstPlace(tuple(holdings), holder, known, met, is_busy, outdated)
+    return FirstPlace(tuple(holdings), holder, known, met, is_busy, outdated, score)
 
 
 def _next_holding(
@@ -249,40 +264,47 @@ def _next_holding(
     ends = [ended_at for name in later if (ended_at := known[name].ended_at) is not None]
     if has_held:
         since = max(ends, default=holdings[-1].since)
-        return Holding(holder.submission_id, since, holder.seconds, returned=True)
-    return Holding(holder.submission_id, max([holder.measured_at, *ends]), holder.seconds)
+        return Holding(holder.submission_id, since, holder.figure, holder.seconds, returned=True)
+    since = max([holder.measured_at, *ends])
+    return Holding(holder.submission_id, since, holder.figure, holder.seconds)
 
 
 def _holding(row: Measured, meeting: Meeting | None = None) -> Holding:
     if meeting is None:
-        return Holding(row.submission_id, row.measured_at, row.seconds, ended=row.ended)
+        began = row.measured_at
+        return Holding(row.submission_id, began, row.figure, row.seconds, ended=row.ended)
     return Holding(
         row.submission_id,
         meeting.ended_at or meeting.started_at,
+        row.figure,
         row.seconds,
         beaten=meeting.holder,
         verification_id=meeting.verification_id,
         p_value=meeting.p_value,
         ratio=meeting.ratio,
+        difference=meeting.difference,
         ended=row.ended,
     )
 
 
-def read_first_places(session: Session, benchmark_id: str) -> dict[Board, FirstPlace]:
+def read_first_places(session: Session, benchmark: Benchmark) -> dict[Board, FirstPlace]:
     """First place of each board of a benchmark, as everybody sees it."""
-    rows = _read_measured(session, benchmark_id)
+    rows, score = _read_measured(session, benchmark), benchmark.score
     boards = {row.submission_id: board for board, found in rows.items() for row in found}
     meetings: dict[Board, list[Meeting]] = {}
-    for meeting in read_meetings(session, benchmark_id):
+    for meeting in read_meetings(session, benchmark.benchmark_id):
         board = boards.get(meeting.holder) or boards.get(meeting.challenger)
         if board is not None:
             meetings.setdefault(board, []).append(meeting)
     return {
-        board: find_first_place(found, meetings.get(board, ())) for board, found in rows.items()
+        board: find_first_place(found, meetings.get(board, ()), score)
+        for board, found in rows.items()
     }
 
 
-def _read_measured(session: Session, benchmark_id: str) -> dict[Board, list[Measured]]:
+def _read_measured(session: Session, benchmark: Benchmark) -> dict[Board, list[Measured]]:
+    by_time = benchmark.score.by == "time"
+    figure = Pool.measured_seconds if by_time else Pool.measured_quality
     is_live = and_(
         Submission.withdrawn_at.is_(None),
         Submission.evidence == "measured",
@@ -296,6 +318,7 @@ def _read_measured(session: Session, benchmark_id: str) -> dict[Board, list[Meas
             Submission.id,
             func.coalesce(-User.organisation_id, User.id),
             Submission.submitted_at,
+            figure,
             Pool.measured_seconds,
             Pool.measured_at,
             is_live,
@@ -306,11 +329,12 @@ def _read_measured(session: Session, benchmark_id: str) -> dict[Board, list[Meas
         .join(Pool, Pool.id == Submission.pool_id)
         .join(User, User.id == Submission.user_id)
         .where(
-            Submission.benchmark_id == benchmark_id,
+            Submission.benchmark_id == benchmark.benchmark_id,
             Submission.kind == "train",
             Submission.embargoed.is_(False),
             Pool.measured_seconds.between(*POSSIBLE["tta_seconds"]),
             Pool.measured_at.is_not(None),
+            figure.is_not(None),
         )
         .order_by(Submission.submitted_at, Submission.id)
     )
@@ -373,6 +397,7 @@ def _meeting(stage: Any, earlier: Meeting | None, reasons: Sequence[Any]) -> Mee
         stage.ended_at,
         p_value=numbers.get("p_value"),
         ratio=numbers.get("ratio"),
+        difference=numbers.get("difference"),
         is_below_target="below_target" in numbers,
         may_be_cancelled=stage.state == "queued" and stage.is_own,
     )

@@ -13,13 +13,12 @@ from finishline.rules.scoring.latency import FEWEST_ITEMS
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.calibration import judged_beside
 from finishline.rules.verification.control_points import band_for, precision_of
-from finishline.rules.verification.job import Draw, Purpose, Request, beside_of, seal
+from finishline.rules.verification.job import Draw, Purpose, Request, beside_of, seal, target_spec
 from finishline.rules.verification.messages import (
     PACKAGE_PREFIX,
     ControlPoint,
     LatencyOrder,
     ReplayJob,
-    TargetSpec,
     Training,
 )
 from finishline.rules.verification.purposes import CROSS_CHECK
@@ -192,7 +191,7 @@ def job_of(session: Session, attempt: Attempt) -> ReplayJob:
     """
     verification, submission = attempt.verification, attempt.verification.submission
     benchmark, trainings = benchmark_of(session, verification), trainings_of(verification)
-    target, defaults, protocol = benchmark.target, benchmark.defaults(), benchmark.latency
+    defaults, protocol = benchmark.defaults(), benchmark.latency
     latency = None
     if protocol is not None and measures(trainings, "latency"):
         latency = LatencyOrder(
@@ -214,13 +213,7 @@ def job_of(session: Session, attempt: Attempt) -> ReplayJob:
             each if each.in_box else replace(each, settings=dict(defaults) | each.settings)
             for each in trainings
         ],
-        target=TargetSpec(
-            metric=target.metric,
-            value=target.value,
-            direction=target.direction,
-            evaluations_in_a_row=benchmark.reach.evaluations,
-            fixed_stop=benchmark.reach.name == "fixed_stop",
-        ),
+        target=target_spec(benchmark),
         clock=benchmark.clock.name,
         division=benchmark.divisions[0] if submission is None else submission.division,
         control_points=[ControlPoint(**point) for point in verification.control_points],

@@ -17,10 +17,9 @@ from finishline.rules.statistics.aggregate import (
     SHORTEST_SECONDS,
     Spread,
     measured_seconds,
-    pooled_spread,
     resolution_of,
 )
-from finishline.rules.statistics.gaps import interval_of
+from finishline.rules.statistics.gaps import Score, interval_of
 from finishline.rules.submissions.claim import trained_settings
 from finishline.rules.verification.control_points import has_default_settings, is_calibrated
 from finishline.rules.verification.judge_convergence import evaluation_at_target
@@ -55,17 +54,19 @@ def measured_runs(benchmark: Benchmark, report: ReplayReport) -> list[PoolRun]:
     A run that the infrastructure ended is left out. One that missed the target is infinite.
     """
     found = []
-    better = max if benchmark.target.direction == "higher" else min
     for run in report.runs:
         if is_excused(run):
             continue
-        best = better((each.quality for each in run.evaluations), default=None)
-        counted, reached = PoolRun(index=run.index, seed=run.seed, best_quality=best), None
+        counted, reached = PoolRun(index=run.index, seed=run.seed), None
         if run.tta_seconds is not None:
             reached = evaluation_at_target(benchmark, run)
+        if benchmark.score.by == "time" and run.evaluations:
+            counted.quality = benchmark.target.best(each.quality for each in run.evaluations)
         if run.tta_seconds is not None and reached is not None:
             counted.seconds = max(run.tta_seconds, SHORTEST_SECONDS)
             counted.epochs = reached.epoch
+            if benchmark.score.by == "quality":
+                counted.quality = reached.quality
         found.append(counted)
     return found
 
@@ -84,24 +85,25 @@ def timed_runs(
 
 
 class Spreads:
-    """Spread of each hardware class. Below ten runs, that of the calibrated epochs."""
+    """Spread of each hardware class. Of times below ten runs, that of the calibrated epochs."""
 
     def __init__(self, session: Session, benchmark: Benchmark) -> None:
-        self._calibrated = calibrated_spread(benchmark)
+        score = benchmark.score
+        self._calibrated = calibrated_spread(benchmark) if score.by == "time" else None
         statement = (
-            select(Pool.hardware_class, Pool.id, PoolRun.seconds)
+            select(Pool.hardware_class, Pool.id, PoolRun.seconds, PoolRun.quality)
             .join(PoolRun, PoolRun.pool_id == Pool.id)
             .where(Pool.benchmark_id == benchmark.benchmark_id, PoolRun.seconds.is_not(None))
         )
         pools: defaultdict[str, defaultdict[str, list[float]]]
         pools = defaultdict(lambda: defaultdict(list))
-        for hardware_class, pool_id, seconds in session.execute(statement):
-            if seconds is not None:
-                pools[hardware_class][pool_id].append(seconds)
-        self._of_class = {name: pooled_spread(those.values()) for name, those in pools.items()}
+        for run in session.execute(statement):
+            if (figure := score.figure(run)) is not None:
+                pools[run.hardware_class][run.id].append(figure)
+        self._of_class = {name: score.spread(those.values()) for name, those in pools.items()}
 
     def of(self, hardware_class: str) -> Spread | None:
-        """Spread of one run's log time on a class. None without a basis for it."""
+        """Spread of one run's log time, or quality, on a class. None without a basis for it."""
         return self._of_class.get(hardware_class) or self._calibrated
 
 
@@ -264,29 +266,33 @@ def _measured_again(session: Session, benchmark: Benchmark, changed: Pool) -> It
             )
         )
         raise_board_version(session, changed.benchmark_id)
-    runs: defaultdict[str, list[tuple[float | None, float | None]]] = defaultdict(list)
-    query = select(PoolRun.pool_id, PoolRun.seconds, PoolRun.epochs)
+    runs: defaultdict[str, list[Any]] = defaultdict(list)
+    query = select(PoolRun.pool_id, PoolRun.seconds, PoolRun.epochs, PoolRun.quality)
     for row in session.execute(query.where(PoolRun.pool_id.in_({pool.id for pool in pools}))):
-        runs[row.pool_id].append((row.seconds, row.epochs))
+        runs[row.pool_id].append(row)
     for pool in pools:
-        _measure(pool, runs[pool.id], spread)
+        _measure(pool, runs[pool.id], spread, benchmark.score)
     named = select(Submission).where(Submission.pool_id == changed.id)
     for submission in session.scalars(named).unique().all():
         follow_evidence(session, submission)
 
 
-def _measure(
-    pool: Pool, runs: Sequence[tuple[float | None, float | None]], spread: Spread | None
-) -> None:
-    """Set the time of a pool and its interval from the seconds and epochs of its runs."""
-    seconds = measured_seconds([each for each, _ in runs])
+def _measure(pool: Pool, runs: Sequence[Any], spread: Spread | None, score: Score) -> None:
+    """Set the time of a pool and its interval from its runs, or its time and its quality."""
+    seconds = measured_seconds([run.seconds for run in runs])
     if seconds is not None and pool.measured_at is None:
         pool.measured_at = utc_now()
     pool.runs, pool.measured_seconds = len(runs), seconds
     pool.low_seconds = pool.high_seconds = None
-    if spread is not None and seconds is not None:
+    if score.by == "quality":
+        quality = score.measured([run.quality for run in runs])
+        pool.measured_quality, pool.low_quality, pool.high_quality = quality, None, None
+        around = None if quality is None else score.interval(quality, runs=pool.runs, spread=spread)
+        if around is not None:
+            pool.low_quality, pool.high_quality = around.low, around.high
+    elif spread is not None and seconds is not None:
         # References are evaluated once an epoch.
-        steps = [each / epochs for each, epochs in runs if each and epochs]
+        steps = [run.seconds / run.epochs for run in runs if run.seconds and run.epochs]
         step = sum(steps) / len(steps) if steps else None
         spread = spread.at_least(resolution_of(step_seconds=step, seconds=seconds))
         interval = interval_of(seconds, runs=pool.runs, spread=spread)

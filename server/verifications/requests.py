@@ -349,7 +349,6 @@ def _says_something(verification: Verification) -> bool:
 
 JUDGED = ("challenger_faster", "not_proven")
 HEAD_TO_HEADS = "/console/head-to-heads"
-NEAR = 1.1  # Times the holder's time, below which a submitter may ask for a head-to-head.
 
 
 class HeadToHeadCreate(Body):
@@ -407,7 +406,8 @@ def request_head_to_head(
     """
     challenger, holder = _find_both(session, caller, body)
     board = challenger.division, challenger.system["hardware_class"]
-    place = read_first_places(session, challenger.benchmark_id).get(board) or FirstPlace()
+    benchmark = definition(session, challenger.benchmark_sha256)
+    place = read_first_places(session, benchmark).get(board) or FirstPlace()
     if place.holder is not None and place.holder.submission_id == challenger.id:
         challenger, holder = holder, challenger
     require_comparable(session, challenger, holder)
@@ -451,12 +451,12 @@ def _require_own_try(
         )
     if row is None or not row.may_hold:
         raise ConflictError(f"Submission {challenger.id} has no measured time that may be first.")
-    if row.seconds >= NEAR * first.seconds:
-        raise ConflictError(
-            f"Submission {challenger.id} takes {row.seconds / first.seconds:.2f} times the "
-            f"holder's time, expected less than {NEAR:g} times.",
-            hint=ask,
-        )
+    if not place.score.is_near(row.figure, first.figure):
+        found = f"takes {row.figure / first.figure:.2f} times the holder's time"
+        expected = "less than 1.1 times"
+        if place.score.by == "quality":
+            found, expected = f"has {row.figure:.4g}", f"less than 1 % from {first.figure:.4g}"
+        raise ConflictError(f"Submission {challenger.id} {found}, expected {expected}.", hint=ask)
     if place.is_busy:
         raise ConflictError(
             "A head-to-head of this board is under way, and a board has one at a time.",

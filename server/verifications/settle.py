@@ -22,6 +22,7 @@ from server.base.request_context import note
 from server.base.services import Services
 from server.base.standing import claim_of, reference_model
 from server.base.visibility import ORGANISER
+from server.benchmarks.definitions import definition
 from server.people.callers import Caller
 from server.people.declared import Routes
 from server.submissions.lists import find_submission
@@ -86,7 +87,7 @@ class BoardSettler:
         with self._services.database.read(ORGANISER) as session:
             without = _boards_without_reference(session, benchmark)
             failed = _failed_references(session, benchmark)
-            places = read_first_places(session, benchmark.benchmark_id).values()
+            places = read_first_places(session, benchmark).values()
         is_due = any(place.challengers() or place.outdated for place in places)
         if is_due := bool(without or failed) or is_due:
             settle_board(self._services, benchmark, {division for division, _ in without})
@@ -107,11 +108,11 @@ def settle_board(services: Services, benchmark: Benchmark, divisions: Iterable[s
             if not _waits_for_reference(session, benchmark, _board_of(reference)):
                 _measure_reference(session, benchmark, reference)
         session.flush()
-        for place in read_first_places(session, benchmark.benchmark_id).values():
+        for place in read_first_places(session, benchmark).values():
             for verification_id in place.outdated:  # Their holder has lost first place meanwhile.
                 move(session, session.get_one(Verification, verification_id), "cancel")
         session.flush()
-        for board, place in read_first_places(session, benchmark.benchmark_id).items():
+        for board, place in read_first_places(session, benchmark).items():
             if not _waits_for_reference(session, benchmark, board):
                 _begin_next(services, session, place)
         store.keep(claims.values())
@@ -294,7 +295,8 @@ def retire_submission(
     """
     note(submission_id=submission_id)
     submission = find_submission(session, submission_id)
-    places = read_first_places(session, submission.benchmark_id).values()
+    benchmark = definition(session, submission.benchmark_sha256)
+    places = read_first_places(session, benchmark).values()
     holders = {place.holder.submission_id for place in places if place.holder is not None}
     if submission_id not in holders:
         raise ConflictError(

@@ -21,7 +21,7 @@ from finishline.rules.statistics.aggregate import (
     olympic_weight,
     reference_of,
 )
-from finishline.rules.statistics.gaps import lowest_mean
+from finishline.rules.statistics.gaps import TIME, Score, lowest_mean
 from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.verification.head_to_head import Pair, PairRun, judge_head_to_head, looks_of
 from finishline.rules.verification.job import Contest
@@ -464,18 +464,35 @@ def test_simulated_head_to_heads_end_as_judged(most_pairs):
     assert {(True, most_pairs), (False, looks_of(most_pairs)[0])} <= set(ended)
 
 
-def head_to_head(challenger, holder, rule):
+def test_simulated_head_to_heads_of_qualities_end_as_judged():
+    random, ended = np.random.default_rng(1), Counter()
+    for points in range(0, 20, 2):
+        figures = np.rint(random.normal(90, 1, (2, 10, 30)) * 2) / 2
+        figures[0] += points / 10
+        missed = random.random(figures.shape) < 0.04
+        found = judge_all(*np.where(missed, np.inf, -figures), 0.001, item=0.5)
+        sides = np.where(missed, np.inf, figures)
+        for won, pairs, challenger, holder in zip(*found, *sides, strict=True):
+            score = Score("quality", "higher", 0.5)
+            expected = head_to_head(challenger, holder, Contest(30, 0.001), score)
+            assert (won, pairs) == expected
+            ended[expected] += 1
+    assert {(True, 30), (False, 5)} <= set(ended)
+
+
+def head_to_head(challenger, holder, rule, score=TIME):
     """Whether the challenger wins, and after how many pairs it ends."""
     runs = [
         [
             PairRun(0, 1, "missed", None, None)
             if np.isinf(s)
-            else PairRun(0, 1, "reached", s, None)
+            else PairRun(0, 1, "reached", s, None, s)
             for s in side
         ]
         for side in (challenger, holder)
     ]
-    pairs = [Pair(number, *each) for number, each in enumerate(zip(*runs, strict=True), 1)]
+    both = zip(*runs, strict=True)
+    pairs = [Pair(number, *each, score) for number, each in enumerate(both, 1)]
     for look in looks_of(rule.most_pairs):
         outcome = judge_head_to_head(pairs[:look], rule).outcome
         if outcome != "continues":

@@ -587,7 +587,7 @@ DAY = datetime(2026, 11, 29, tzinfo=UTC)
 
 def row_at(name, *, seconds=1.0, live=True, reference=False):
     order = DAY + timedelta(minutes=len(name))
-    return Measured(name, 1, order, seconds, order, live, reference)
+    return Measured(name, 1, order, seconds, seconds, order, live, reference)
 
 
 def won(challenger, holder, hour):

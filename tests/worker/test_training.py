@@ -76,6 +76,20 @@ def test_run_stops_at_its_target_or_below_its_band(
     assert reached is None or run.tta_seconds > 0
 
 
+@pytest.mark.parametrize("trainer", ["climb", "hang"])
+def test_budget_ends_a_run_at_its_last_evaluation(train, make_job, trainer):
+    """It trains past the target. One that hangs after an evaluation ends at its budget."""
+    job = make_job(trainer, target=10.0)
+    target = replace(job.target, fixed_stop=True, budget_seconds=1.5)
+    run = train(replace(job, target=target))
+
+    assert (run.status, run.failure) == ("reached", None)
+    assert run.tta_seconds == run.evaluations[-1].seconds < 1.5
+    assert run.evaluations[-1].quality == (99.0 if trainer == "climb" else 50.0)
+    nothing = train(replace(job, target=replace(target, budget_seconds=1e-9)))
+    assert (nothing.status, nothing.evaluations, nothing.tta_seconds) == ("not_reached", [], None)
+
+
 def test_ledger_adds_up_to_the_time_of_the_run(train, make_job):
     run = train(make_job("climb", clock="dawnbench"))
     assert run.ledger["init"] > 0

@@ -27,7 +27,7 @@ from web.charts.parts import (
     quality_axis,
     series_marks,
     table,
-    target_line,
+    target_lines,
 )
 from web.compare import LETTERS
 from web.formats import SECONDS, TimeFormat, number, quality, seconds_exact
@@ -92,7 +92,7 @@ class Curves:
             rows,
             xaxis=axis(views[0]["title"]),
             yaxis=quality_axis(target),
-            shapes=[target_line(target)],
+            shapes=target_lines(target),
             height=height,
             meta={"views": views},
         )

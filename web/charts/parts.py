@@ -281,10 +281,12 @@ def quality_axis(target: View) -> dict[str, Any]:
     return axis(f"{plain(metric_words(target['metric']))} ({unit})", **more)
 
 
-def target_line(target: View) -> dict[str, Any]:
-    """The quality target across the whole plot, with its value beside it."""
+def target_lines(target: View) -> list[dict[str, Any]]:
+    """The quality target across the whole plot, with its value beside it. None with a budget."""
+    if target.get("budget_seconds") is not None:
+        return []
     value = target["value"]
-    return {
+    shape = {
         "type": "line",
         "name": "target",
         "xref": "paper",
@@ -295,6 +297,7 @@ def target_line(target: View) -> dict[str, Any]:
         "line": {"width": 1.5, "dash": "dash"},
         "label": {"text": f"target {value:g}", "textposition": "start", "yanchor": "top"},
     }
+    return [shape]
 
 
 def band_traces(points: Sequence[View], at: Sequence[float], *, view: str) -> list[Trace]:

@@ -40,7 +40,8 @@ def records_chart(
 ) -> Chart:
     """Time to accuracy by date: the records of each board as steps, other lower times as marks.
 
-    The last record of a board is drawn on to the latest date of all. A `note` is for the caption.
+    A board with a budget has its qualities. The last record of a board is drawn on to the latest
+    date of all. A `note` is for the caption.
     The page has the same as a list of holders.
     """
     named = list(zip(board_names(divisions), divisions, strict=True))
@@ -61,7 +62,7 @@ def records_chart(
         traces,
         Table(),
         xaxis=_date_axis(dates),
-        yaxis=time_axis(time, "Time to accuracy", (mark["tta_seconds"] for mark in marks)),
+        yaxis=_figure_axis(time, marks),
         height=420,
         margin={"l": 48, "r": 16, "t": 56, "b": 48},  # Two lines of a name stand above the first.
         showlegend=len(named) > 1,
@@ -81,6 +82,12 @@ def board_names(divisions: Sequence[View]) -> list[str]:
         else str(each["division"])
         for each in divisions
     ]
+
+
+def _figure_axis(time: TimeFormat, marks: Sequence[View]) -> dict[str, Any]:
+    if time.quality_unit is not None:
+        return axis(time.title)
+    return time_axis(time, "Time to accuracy", (mark["tta_seconds"] for mark in marks))
 
 
 def _date_axis(dates: Sequence[str]) -> dict[str, Any]:
@@ -108,7 +115,7 @@ def _steps(
     is_named: bool,
 ) -> Trace:
     # The end of the last step is no record, so it has neither mark nor name.
-    names = [f"{time(each['tta_seconds'])}<br>{label(entry_title(each))}" for each in records]
+    names = [f"{time.ranked(each)}<br>{label(entry_title(each))}" for each in records]
     places = ["top right" for _ in records[:-1]] + [
         "middle left" if len(records) > 1 else "top right"
     ]
@@ -131,7 +138,7 @@ def _marks(name: str, marks: Sequence[View], paint: str, time: TimeFormat, **loo
     return dots(
         name,
         [mark["date"] for mark in marks],
-        [mark["tta_seconds"] / time.scale for mark in marks],
+        [(time.figure(mark) or 0.0) / time.scale for mark in marks],
         paint,
         hover="%{hovertext}<extra></extra>",
         hovertext=[_text(mark, time) for mark in marks],
@@ -144,12 +151,14 @@ def _text(mark: View, time: TimeFormat) -> str:
     lines = [
         plain(mark["model"], longest=60),
         label(f"{byline(mark)}, {hardware(mark)}"),
-        f"{time(mark['tta_seconds'])}, {day(mark['date'])}, {evidence_words(mark)}",
+        f"{time.ranked(mark)}, {day(mark['date'])}, {evidence_words(mark)}",
     ]
     if reason := mark.get("reason"):
         lines.append(plain(reason, longest=90))
     elif mark["margin_percent"] is not None:
         lines.append(f"{mark['margin_percent']:.1f} % faster than the record before")
+    elif mark.get("margin") is not None:
+        lines.append(f"{mark['margin']:.2g} better than the record before")
     return "<br>".join(lines)
 
 
@@ -180,7 +189,10 @@ def record_sparkline(
         return None
     days = [moment(record["date"]).timestamp() / 86_400 for record in records]
     # An archive may have any time, and the page this is on is everybody's.
-    levels = [math.log(max(record["tta_seconds"], SHORTEST_SECONDS)) for record in records]
+    if time.quality_unit is None:
+        levels = [math.log(max(record["tta_seconds"], SHORTEST_SECONDS)) for record in records]
+    else:
+        levels = [time.figure(record) or 0.0 for record in records]
     span, height = days[-1] - days[0], levels[0] - levels[-1] or 1.0
     points = [
         (
@@ -194,7 +206,7 @@ def record_sparkline(
     first, last = records[0], records[-1]
     words = (
         f"{count_text(len(records), 'record')}, "
-        f"from {time(first['tta_seconds'])} on {day(first['date'])} "
-        f"down to {time(last['tta_seconds'])} on {day(last['date'])}"
+        f"from {time.ranked(first)} on {day(first['date'])} "
+        f"{'to' if time.quality_unit else 'down to'} {time.ranked(last)} on {day(last['date'])}"
     )
     return Sparkline(f"M{points[0][0]:g} {points[0][1]:g}{steps}H{end_x:g}", end_x, end_y, words)

@@ -25,7 +25,7 @@ from web.charts.parts import (
     plain,
     quality_axis,
     table,
-    target_line,
+    target_lines,
 )
 from web.formats import DASH, SECONDS, TimeFormat, number, quality, seconds_exact
 from web.names import byline, hardware
@@ -70,7 +70,7 @@ def replay_chart(
         rows,
         xaxis=axis(title, rangemode="tozero"),
         yaxis=quality_axis(verification["target"]),
-        shapes=[target_line(verification["target"])],
+        shapes=target_lines(verification["target"]),
         height=420,
         meta={
             "scale": time.scale,
@@ -175,23 +175,27 @@ def head_to_head_chart(pairs: Sequence[View], time: TimeFormat = SECONDS) -> Cha
 
     A run that did not reach the target has no time and no dot.
     """
-    figures = ("A", "B", "B / A")
+    by_time = time.quality_unit is None
+    figures = ("A", "B", "B / A" if by_time else "B \u2212 A")
     rows = table((_pair_row(pair, time) for pair in pairs), "Pair", "Order", figures=figures)
-    if not any(pair[side]["seconds"] for pair in pairs for side in LETTERS):
+    placed = [{side: _place_of(pair[side], time) for side in LETTERS} for pair in pairs]
+    if not any(at is not None for pair in placed for at in pair.values()):
         return empty(NONE_REACHED if pairs else NO_PAIR, rows)
     joined = [
-        (pair[side]["seconds"] / time.scale, place) if side else (None, None)
-        for place, pair in enumerate(pairs)
-        if pair["ratio"] is not None
+        (pair[side], place) if side else (None, None)
+        for place, pair in enumerate(placed)
+        if None not in pair.values()
         for side in (*LETTERS, None)
     ]
     seconds, places = [x for x, _ in joined], [y for _, y in joined]
     joins = line("pair", seconds, places, "front", width=1.25, opacity=0.5)
-    shift = -16 if (pairs[0]["ratio"] or 0) < 1 else 16  # A letter stands outside of its pair.
+    first = placed[0]
+    is_left = (first["challenger"] or 0) < (first["holder"] or 0)
+    shift = -16 if is_left else 16  # A letter stands outside of its pair.
     return chart(
-        [joins, *(_dots(pairs, side, time.scale) for side in LETTERS)],
+        [joins, *(_dots([pair[side] for pair in placed], side) for side in LETTERS)],
         rows,
-        xaxis=axis(f"Time to accuracy ({time.word})", showgrid=True),
+        xaxis=axis(f"Time to accuracy ({time.word})" if by_time else time.title, showgrid=True),
         yaxis=axis(
             "",
             tickvals=list(range(len(pairs))),
@@ -206,33 +210,43 @@ def head_to_head_chart(pairs: Sequence[View], time: TimeFormat = SECONDS) -> Cha
         annotations=[
             {
                 "text": LETTERS[side],
-                "x": seconds / time.scale,
+                "x": first[side],
                 "y": 0,
                 "xshift": shift if side == "challenger" else -shift,
                 "showarrow": False,
             }
             for side in LETTERS
-            if (seconds := pairs[0][side]["seconds"])
+            if first[side] is not None
         ],
     )
 
 
+def _place_of(run: View, time: TimeFormat) -> float | None:
+    """Where a run stands in the chart: its time, or its quality where the board ranks by it."""
+    if time.quality_unit is not None:
+        return run["quality"] if run["ending"] == "reached" else None
+    return None if run["seconds"] is None else run["seconds"] / time.scale
+
+
 def _pair_row(pair: View, time: TimeFormat) -> Row:
     is_first = pair["challenger"]["run"] < pair["holder"]["run"]
-    ratio = DASH if pair["ratio"] is None else f"{pair['ratio']:.2g}"
-    times = (
-        "missed" if pair[side].get("ending") == "missed" else time(pair[side]["seconds"])
-        for side in LETTERS
+    b, a = (_place_of(pair[side], time) for side in ("challenger", "holder"))
+    gap = DASH
+    if a is not None and b is not None:
+        gap = f"{pair['ratio']:.2g}" if time.quality_unit is None else f"{b - a:+.2g}"
+    figures = (
+        "missed" if pair[side].get("ending") == "missed" else time.shown(at and at * time.scale)
+        for side, at in (("holder", a), ("challenger", b))
     )
-    return Row((str(pair["number"]), "B A" if is_first else "A B", *times, ratio))
+    return Row((str(pair["number"]), "B A" if is_first else "A B", *figures, gap))
 
 
-def _dots(pairs: Sequence[View], side: Side, scale: float) -> Trace:
-    reached = [each for each in enumerate(pairs) if each[1][side]["seconds"] is not None]
+def _dots(figures: Sequence[float | None], side: Side) -> Trace:
+    reached = [(at, place) for place, at in enumerate(figures) if at is not None]
     return dots(
         LETTERS[side],
-        [pair[side]["seconds"] / scale for _, pair in reached],
-        [place for place, _ in reached],
+        [at for at, _ in reached],
+        [place for _, place in reached],
         "front" if side == "holder" else "status-measured",
         symbol=SIDE_SYMBOLS[side],
         hover=f"%{{x:.5~g}}<extra>{LETTERS[side]}</extra>",
@@ -286,7 +300,7 @@ def calibration_chart(sizes: Sequence[View], runs: Sequence[View], target: View)
         table(rows, figures=("Batch size", "Evaluation", "Mean", "Lower limit", "Upper limit")),
         xaxis=axis("Evaluation"),
         yaxis=quality_axis(target),
-        shapes=[target_line(target)],
+        shapes=target_lines(target),
         height=420,
         meta={"views": views},
     )

@@ -19,7 +19,8 @@ class Course:
 
     `score` takes predictions as bytes and returns the quality on each half. Labels stay in it. It
     runs in a thread beside the clock, which it delays if it computes long without leaving Python.
-    `task` has names that `prepare` gets beside shapes and prediction.
+    `task` has names that `prepare` gets beside shapes and prediction. With a budget the run ends
+    after so many seconds, whatever its quality.
     """
 
     task: Mapping[str, Any]
@@ -29,9 +30,12 @@ class Course:
     score: Callable[[bytes], tuple[float, float]]
     target: float
     lower_is_better: bool = False
+    budget_seconds: float | None = None
 
     def is_reached(self, quality: float) -> bool:
-        """Whether a quality is at the target or better."""
+        """Whether a quality is at the target or better, which ends a run without a budget."""
+        if self.budget_seconds is not None:
+            return False
         return quality <= self.target if self.lower_is_better else quality >= self.target
 
 
@@ -77,6 +81,7 @@ def public_task(course: Course) -> dict[str, Any]:
         },
         "prediction": [course.prediction.dtype, list(course.prediction.shape)],
         "target": course.target,
+        "budget_seconds": course.budget_seconds,
     }
 
 

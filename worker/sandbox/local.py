@@ -107,7 +107,7 @@ def _train(
             course = draw_course(task, benchmark, racer.manifest, nonce=nonce, index=index)
             say("run_started", seed=seed, nonce=nonce)
             result = race(racer.order, course, seed=seed, on_ask=partial(_asked, say))
-            _finished(say, seed, result)
+            _finished(say, seed, result, benchmark.reach.budget_seconds)
             missed = missed or result.status != "reached"
     return MISSED if missed else 0
 
@@ -161,6 +161,7 @@ def draw_course(
         target=benchmark.target.value,
         lower_is_better=benchmark.target.direction == "lower",
         control=control,
+        budget_seconds=benchmark.reach.budget_seconds,
     )
 
 
@@ -168,12 +169,15 @@ def _asked(say: Callable[..., None], ask: Ask) -> None:
     say("asked", number=ask.number, seconds=ask.seconds, quality=ask.quality)
 
 
-def _finished(say: Callable[..., None], seed: int, result: RaceResult) -> None:
+def _finished(
+    say: Callable[..., None], seed: int, result: RaceResult, budget_seconds: float | None
+) -> None:
     say(
         "run_finished",
         seed=seed,
         status=result.status,
         seconds=result.seconds,
+        budget_seconds=budget_seconds,
         evaluations=len(result.asks),
         predictions_sha256=[ask.predictions_sha256 for ask in result.asks],
         quality=result.asks[-1].quality if result.asks else None,

@@ -3,7 +3,8 @@
 The clock starts before the first byte of `go` and stops at the last byte of the predictions that
 reach the target. It never pauses: evaluations, copies and late imports count. Another thread scores
 predictions while the box is listened to. The first ask at the target ends the run, and nothing that
-the package does after it changes the result.
+the package does after it changes the result. With a budget its end ends the run, and the last ask
+whose predictions arrived by then counts.
 """
 
 import hashlib
@@ -128,7 +129,14 @@ class _Runner:
         except ProtocolError as error:
             self._end("failed", "protocol_broken", str(error))
         except DeadlineError:
-            self._end("failed", *self._late())
+            if self._is_over_budget():
+                self._end("not_reached", None, None)
+            else:
+                self._end("failed", *self._late())
+
+    def _is_over_budget(self) -> bool:
+        has_begun = self.started_at is not None and self.course.budget_seconds is not None
+        return has_begun and time.perf_counter() >= self._end_of_run()
 
     def _hold(self, seed: int) -> None:
         try:
@@ -145,7 +153,10 @@ class _Runner:
             self._end("failed", "protocol_broken", str(error))
 
     def result(self, *, peak_bytes: int) -> RaceResult:
-        """The run as it ended: at the first ask that reached the target, if one did."""
+        """The run as it ended: at the first ask that reached the target, if one did.
+
+        With a budget at the last one, unless the run failed.
+        """
         usage = self.box.usage()
         found = RaceResult(
             status=self.status,
@@ -158,7 +169,8 @@ class _Runner:
             processor_share=self.share,
         )
         last = self.asks[-1] if self.asks else None
-        if last is None or not self.course.is_reached(last.quality):
+        counts = self.course.budget_seconds is not None and self.status == "not_reached"
+        if last is None or not (counts or self.course.is_reached(last.quality)):
             return found
         return replace(
             found,
@@ -232,6 +244,8 @@ class _Runner:
         """Answer an ask with the inputs, stamp the predictions, and have them scored."""
         self._send_inputs(inputs)
         frame = self.channel.receive(deadline=self._deadline())
+        if frame.at > self._end_of_run():
+            raise DeadlineError
         self._stamp(Phase.EVAL, frame.at)
         assert self.started_at is not None  # noqa: S101
         ask = partial(
@@ -270,9 +284,12 @@ class _Runner:
 
     def _deadline(self) -> float:
         """The end of the next frame: silence ends a run, and so does its own limit."""
+        return min(time.perf_counter() + self.limits.silence_seconds, self._end_of_run())
+
+    def _end_of_run(self) -> float:
         assert self.started_at is not None  # noqa: S101
-        silent_until = time.perf_counter() + self.limits.silence_seconds
-        return min(silent_until, self.started_at + self.limits.run_seconds)
+        limits = (self.limits.run_seconds, self.course.budget_seconds)
+        return self.started_at + min(each for each in limits if each is not None)
 
     def _look(self) -> None:
         if self.over_memory is not None:

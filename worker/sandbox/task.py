@@ -94,6 +94,7 @@ class TaskBox:
         target: float,
         lower_is_better: bool = False,
         control: bool = False,
+        budget_seconds: float | None = None,
     ) -> Course:
         """Draw the data of a run, or those of a control. Raises TaskError."""
         kind = FrameType.CONTROL if control else FrameType.DRAW
@@ -117,6 +118,7 @@ class TaskBox:
             score=self.score,
             target=target,
             lower_is_better=lower_is_better,
+            budget_seconds=budget_seconds,
         )
 
     def score(self, predictions: bytes) -> tuple[float, float]:

@@ -41,6 +41,7 @@ from finishline.rules.trainings.own_benchmark import (
     advice,
     with_hashes,
 )
+from finishline.rules.verification.judge_convergence import goal_words
 
 app = BENCHMARK
 NAMES = ("opens_at", "freezes_at", "closes_at", "embargo_until")
@@ -320,10 +321,12 @@ def _last_lines(
 ) -> Iterator[RenderableType]:
     if runs is None:
         reached = sum(each["status"] == "reached" for each in finished)
+        place, expected = "target.value", "a target that every run reaches"
+        if not own.benchmark.reach.is_at_quality:
+            place, expected = "ranking.budget_seconds", "time for an evaluation of every run"
         yield _warning(
-            f"{reached} of {len(finished)} runs of the reference reached "
-            f"{own.benchmark.target.in_words} ({FILE} line {line_of(own.content, 'target.value')}, "
-            "field target.value; expected a target that every run reaches)."
+            f"{reached} of {len(finished)} runs of the reference {goal_words(own.benchmark)} "
+            f"({FILE} line {line_of(own.content, place)}, field {place}; expected {expected})."
         )
         return
     cv, asks = runs.cv_percent, count_text(max(runs.asks), "ask")

@@ -101,8 +101,9 @@ def leaderboard_lines(board: View, *, filtered: bool = False) -> Iterator[Render
         by_cost = board.get("metric") == "inference_cost"
         yield table_of("latencies", entries, spare=("quality",) if by_cost else None)
     else:
-        spare = [name for name in TABLES["times"].spare if name != board.get("metric")]
-        yield table_of("times", entries, spare=tuple(spare))
+        name = "qualities" if board.get("metric") == "quality" else "times"
+        spare = [each for each in TABLES[name].spare if each != board.get("metric")]
+        yield table_of(name, entries, spare=tuple(spare))
     for entry in entries:
         if why := entry.get("not_first"):
             yield Text(f"#{entry['rank']}, {entry['submission_id']}: {why}", style="yellow")

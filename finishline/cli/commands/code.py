@@ -186,7 +186,7 @@ def train_in_box(
 def event_lines(event: Mapping[str, Any], *, unit: str) -> Iterator[Text]:
     """The lines of an event of a training."""
     sign = " %" if unit == "percent" else ""
-    name = f"run {event.get('run')}: "
+    name, budget = f"run {event.get('run')}: ", event.get("budget_seconds")
     if event["kind"] == "box":
         how = "without a sandbox" if event["entries"] == "off" else "in a sandbox"
         why = "" if event["why"] is None else f" ({event['why']})"
@@ -197,9 +197,14 @@ def event_lines(event: Mapping[str, Any], *, unit: str) -> Iterator[Text]:
     elif event["kind"] == "run_finished":
         if event["status"] == "reached":
             reached = f"reached the target in {seconds_text(event['seconds'])}"
+            if budget is not None:
+                reached = f"{event['quality']:.2f}{sign} within {budget:g} s"
             yield Text.assemble(name, (reached, "green"))
         elif event["status"] == "not_reached":
-            yield Text.assemble(name, ("ended below the target", "yellow"))
+            missed = "ended below the target"
+            if budget is not None:
+                missed = f"had no evaluation within the budget of {budget:g} s"
+            yield Text.assemble(name, (missed, "yellow"))
         else:
             yield Text.assemble(name, (f"{event['code']}: {event['message']}", "bold red"))
             if event["status"] == "failed" and event["log_tail"]:
@@ -207,10 +212,14 @@ def event_lines(event: Mapping[str, Any], *, unit: str) -> Iterator[Text]:
 
 
 def _result_lines(finished: list[dict[str, Any]], nonce: str | None, path: Path) -> Iterator[Text]:
-    reached = [each["seconds"] for each in finished if each["status"] == "reached"]
+    reached = [each for each in finished if each["status"] == "reached"]
     if reached and len(reached) == len(finished):
-        mean = sum(reached) / len(reached)
-        yield Text(f"Mean time of {len(reached)} runs: {seconds_text(mean)}.")
+        name = "seconds" if reached[0]["budget_seconds"] is None else "quality"
+        mean = sum(each[name] for each in reached) / len(reached)
+        words = f"time of {len(reached)} runs: {seconds_text(mean)}"
+        if name == "quality":
+            words = f"quality of {len(reached)} runs: {mean:.2f}"
+        yield Text(f"Mean {words}.")
     else:
         yield Text(f"{len(reached)} of {len(finished)} runs reached the target.")
     if nonce is not None:

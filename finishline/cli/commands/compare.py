@@ -20,13 +20,13 @@ from finishline.cli.commands.code import (
 )
 from finishline.cli.errors import CliError, ExitCode, UsageError, require_server
 from finishline.cli.options import BenchmarksDir, shows
-from finishline.cli.own_benchmarks import find_tasks
+from finishline.cli.own_benchmarks import find_tasks, read_task
 from finishline.cli.processes import TRAIN, box_events
 from finishline.cli.screen import Screen, as_it_is
 from finishline.cli.tables import View, seconds_text
 from finishline.client.errors import NotFound
 from finishline.package_folder import package_folder
-from finishline.rules.statistics.gaps import ALPHA
+from finishline.rules.statistics.gaps import ALPHA, Gap, Score
 from finishline.rules.statistics.paired import (
     FEWEST_PAIRS,
     MOST_PAIRS,
@@ -73,16 +73,20 @@ def compare(
             raise UsageError(f"--plain with {first[:20]}...: expected {expected}.")
         tasks = find_tasks(benchmarks_dir, Path(second))
         b = open_code(Path(second), benchmarks=tasks)
+        score = read_task(tasks[b.manifest.benchmark])[0].score
         a = _open_first(first, b.manifest.benchmark)
         boxed = in_box(b, tasks, runs=pairs, seed=seed, nonce=nonce, plain=plain)
         with package_folder(a.files) as folder, boxed as (arguments, _unit):
-            found, runs, drawn = _train(screen, [*arguments, "--compare", str(folder)], pairs)
+            arguments = [*arguments, "--compare", str(folder)]
+            found, runs, drawn = _train(screen, arguments, pairs, score)
         document = _document(found) | {"nonce": drawn}
         for name, code, own in zip("ab", (a, b), runs, strict=True):
             named = {"package_sha256": code.sha256, "title": code.manifest.title}
             document[name] = named | {"runs": own}
         again = f"finishline compare {first} {second} --pairs {pairs} --nonce {drawn}"
-        screen.answer(document, [*_sentences(found), as_it_is(f"Repeat these pairs: {again}")])
+        screen.answer(
+            document, [*_sentences(found, score), as_it_is(f"Repeat these pairs: {again}")]
+        )
         return EXIT_CODES[found.faster]
     with connect() as server:
         try:
@@ -114,15 +118,18 @@ def _open_first(name: str, benchmark: str) -> Package:
     return found
 
 
-def _train(screen: Screen, arguments: list[str], most_pairs: int) -> tuple[Comparison, Runs, str]:
+def _train(
+    screen: Screen, arguments: list[str], most_pairs: int, score: Score
+) -> tuple[Comparison, Runs, str]:
     """Train pairs until the answer is clear. Returns the comparison, the runs and their nonce."""
     schedule, drawn = compare_schedule(most_pairs), ""
-    found = compare_pairs([], schedule)
+    found = compare_pairs([], schedule, score)
     runs: Runs = ([], [])
     for event in box_events(TRAIN, arguments):
         if event["kind"] == "box":
             screen.say(*event_lines(event, unit=""))
-            screen.say(Text(f"{'pair':>4}{'A':>12}{'B':>12}{'B / A':>9}   so far", style="bold"))
+            gap_name = "B / A" if score.by == "time" else "B - A"
+            screen.say(Text(f"{'pair':>4}{'A':>12}{'B':>12}{gap_name:>9}   so far", style="bold"))
         elif event["kind"] == "run_started" and not drawn:
             drawn = event["nonce"]
             screen.say(f"Repeat these pairs, also after Ctrl-C, with --nonce {drawn}")
@@ -137,29 +144,39 @@ def _train(screen: Screen, arguments: list[str], most_pairs: int) -> tuple[Compa
             )
         runs[side == "B"].append(event)
         if len(runs[0]) == len(runs[1]):
-            times = [(_seconds(one), _seconds(other)) for one, other in zip(*runs, strict=True)]
-            found = compare_pairs(times, schedule)
-            screen.say(_row(*times[-1], found))
+            both = zip(*runs, strict=True)
+            figures = [(_figure(one, score), _figure(other, score)) for one, other in both]
+            found = compare_pairs(figures, schedule, score)
+            screen.say(_row(*figures[-1], found, score))
             if found.is_over:
                 break
     return found, runs, drawn
 
 
-def _seconds(run: Event) -> float | None:
-    return float(run["seconds"]) if run["status"] == "reached" else None
+def _figure(run: Event, score: Score) -> float | None:
+    name = "seconds" if score.by == "time" else "quality"
+    return float(run[name]) if run["status"] == "reached" else None
 
 
-def _row(a: float | None, b: float | None, found: Comparison) -> str:
-    one, other = ("missed" if each is None else seconds_text(each) for each in (a, b))
-    ratio = "" if a is None or b is None else f"{b / a:.3f}"
-    so_far = "" if found.gap is None else f"{found.gap.ratio:.3f}, p = {found.p:.2g}"
-    return f"{found.pairs:>4}{one:>12}{other:>12}{ratio:>9}   {so_far}"
+def _row(a: float | None, b: float | None, found: Comparison, score: Score) -> str:
+    by_time, words = score.by == "time", ["missed", "missed"]
+    for place, figure in enumerate((a, b)):
+        if figure is not None:
+            words[place] = seconds_text(figure) if by_time else f"{figure:.5g}"
+    gap = "" if a is None or b is None else f"{b / a:.3f}" if by_time else f"{b - a:+.3g}"
+    so_far = "" if found.gap is None else f"{_size(found.gap)}, p = {found.p:.2g}"
+    return f"{found.pairs:>4}{words[0]:>12}{words[1]:>12}{gap:>9}   {so_far}"
+
+
+def _size(gap: Gap) -> str:
+    return f"{gap.difference:+.3g}" if gap.sign else f"{gap.ratio:.3f}"
 
 
 def _document(found: Comparison) -> dict[str, Any]:
     gap = found.gap
     return {
-        "ratio": None if gap is None else gap.ratio,
+        "ratio": None if gap is None or gap.sign else gap.ratio,
+        "difference": gap.difference if gap is not None and gap.sign else None,
         "low": None if gap is None else gap.low,
         "high": None if gap is None else gap.high,
         "p": found.p,
@@ -170,24 +187,29 @@ def _document(found: Comparison) -> dict[str, Any]:
     }
 
 
-def _sentences(found: Comparison) -> Iterator[str]:
+def _sentences(found: Comparison, score: Score) -> Iterator[str]:
     pairs = count_text(found.pairs, "pair")
+    better = "faster" if score.by == "time" else "better"
     for name, missed in zip("AB", found.missed, strict=True):
         if missed:
-            yield f"{name} missed the target in {missed} of {count_text(found.pairs, 'run')}."
+            yield f"{name} {score.missed} in {missed} of {count_text(found.pairs, 'run')}."
     if found.gap is None:
         told = (
             "Nothing tells them apart"
             if found.faster is None
-            else f"{found.faster.upper()} is faster"
+            else f"{found.faster.upper()} is {better}"
         )
-        yield f"{told}: no ratio of their times is known after {pairs}."
+        figures = "times" if score.by == "time" else "qualities"
+        yield f"{told}: their {figures} can't be compared after {pairs}."
         return
     interval = f"95 % {found.gap.low:.2f} to {found.gap.high:.2f}"
     ratio = f"B takes {found.gap.ratio:.2f} times the time of A"
+    if found.gap.sign:
+        more = "more" if found.gap.difference >= 0 else "less"
+        ratio = f"B reaches {abs(found.gap.difference):.3g} {more} than A"
     yield f"{ratio} ({interval}, p = {found.p:.2g}, {pairs})."
     if found.faster is not None:
-        yield f"{found.faster.upper()} is faster."
+        yield f"{found.faster.upper()} is {better}."
     elif found.pairs_missing is not None:
         missing = count_text(found.pairs_missing, "more pair")
         yield f"These pairs don't tell them apart. If the difference stays, it takes {missing}."

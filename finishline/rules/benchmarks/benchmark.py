@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from functools import lru_cache
 from pathlib import Path
@@ -27,6 +27,7 @@ from finishline.rules.benchmarks.definition_tables import (
 from finishline.rules.benchmarks.quality import UNITS, QualityTarget, TargetTable, target_of
 from finishline.rules.errors import BenchmarkError
 from finishline.rules.run import Clock, ClockName
+from finishline.rules.statistics.gaps import TIME, Score
 from finishline.rules.table import FieldError, Text, read_table
 from finishline.rules.text import parse_toml
 
@@ -73,6 +74,16 @@ class Benchmark:
     def defaults(self) -> dict[str, float]:
         """The reference hyperparameters."""
         return {name: item.default for name, item in self.hyperparameters.items()}
+
+    @property
+    def score(self) -> Score:
+        """The figure that ranks its runs."""
+        if self.ranking.by == "time":
+            return TIME
+        step = self.target.resolution
+        if step is None:  # One item's share of a mean, or the last digits of a logged figure.
+            step = abs(self.target.value or 1.0) / (self.data_set.test_items or FINEST_SHARE)
+        return Score("quality", self.target.direction, step)
 
     def reference_runs_at(self, batch_size: float) -> tuple[ReferenceRun, ...]:
         """The calibrated runs at one batch size."""
@@ -169,14 +180,19 @@ def read_benchmark(content: bytes, *, file: str) -> Benchmark:
         message, expected = f"{found.id[:80]!r} in a file named {file}", "the file's name"
         raise BenchmarkError(message, file=file, field="id", expected=expected)
     same = {each.name for each in fields(Benchmark)} & {each.name for each in fields(found)}
+    budget = found.ranking.budget_seconds
+    target = target_of(found.target, found.data_set.test_items)
     values = {name: getattr(found, name) for name in same} | {
-        "target": target_of(found.target, found.data_set.test_items),
+        "target": replace(target, budget_seconds=budget),
         "clock": Clock(found.clock),
         "log_names": found.log_names or (found.id,),
     }
+    reach = ReachRule(found.target.reach, found.target.evaluations or 1)
+    if budget is not None:
+        reach = ReachRule("budget", budget_seconds=budget)
     return Benchmark(
         benchmark_id=found.id,
-        reach=ReachRule(found.target.reach, found.target.evaluations or 1),
+        reach=reach,
         convergence_unit=found.convergence.unit,
         sha256=hashlib.sha256(content).hexdigest(),
         **values,
@@ -197,6 +213,7 @@ def load_benchmarks(folder: Path) -> dict[str, Benchmark]:
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # It names files and folders.
 LONGEST_SECONDS = 30 * 86_400.0  # A lease of 1e300 seconds has no end that a calendar holds.
 MAX_RUNS = 100  # Logs of a submission.
+FINEST_SHARE = 10**6  # Of a target whose test items are not counted.
 MOST_ITEMS = 10**15  # Of a data set, a million times the largest one of an archive.
 # References that train in several precisions have it as their own. It is the first, and a reference
 # is not told its own precision.
@@ -214,11 +231,18 @@ def _faults(benchmark: Benchmark) -> Iterator[Fault]:
     yield from _direction_faults(benchmark)
     yield from _training_faults(benchmark)
     for name in ("replay", "trainings"):
+        policy = getattr(benchmark, name)
         for limit in ("run_limit_seconds", "lease_seconds"):
-            seconds = getattr(getattr(benchmark, name), limit, 0.0)
+            seconds = getattr(policy, limit, 0.0)
             if seconds > LONGEST_SECONDS:
                 expected = f"at most {LONGEST_SECONDS:g} seconds"
                 yield f"{name}.{limit}", f"{seconds:g}", expected
+        budget = benchmark.ranking.budget_seconds
+        if policy is not None and budget is not None and budget > policy.run_limit_seconds:
+            expected = f"at most {policy.run_limit_seconds:g}, run_limit_seconds of [{name}]"
+            yield "ranking.budget_seconds", f"{budget:g}", expected
+    if benchmark.latency is not None and benchmark.score.by == "quality":
+        yield "latency", "with by = 'quality'", "no [latency]: it times a model at the target"
     if replay is not None and replay.precisions and replay.precisions[0] != OWN_PRECISION:
         expected = f"{OWN_PRECISION} first, which the reference trains in by itself"
         yield "replay.precisions", f"{replay.precisions[0]} comes first", expected
@@ -238,7 +262,7 @@ def _training_faults(benchmark: Benchmark) -> Iterator[Fault]:
         return
     if benchmark.clock.name != "mlperf":
         yield "clock", f"{benchmark.clock.name!r} with [trainings]", "'mlperf'"
-    if benchmark.reach.name != "first_crossing":
+    if benchmark.reach.name not in ("first_crossing", "budget"):
         yield "target.reach", f"{benchmark.reach.name!r} with [trainings]", "'first_crossing'"
     if "open" not in benchmark.divisions:
         expected = "open among them: code submissions are ranked there"
@@ -260,7 +284,7 @@ def _target_faults(target: QualityTarget, field: str) -> Iterator[Fault]:
 def _direction_faults(benchmark: Benchmark) -> Iterator[Fault]:
     """A target that every calibrated run is at before it has learned anything."""
     runs, target = benchmark.reference_runs, benchmark.target
-    if benchmark.reach.name == "fixed_stop" or not any(len(run.quality) > 1 for run in runs):
+    if not benchmark.reach.is_at_quality or not any(len(run.quality) > 1 for run in runs):
         return
     if all(target.is_reached(quality) for run in runs for quality in run.quality[:1]):
         found = f"every reference run reaches {target.in_words} at its first evaluation"

@@ -26,10 +26,19 @@ Numbers = Annotated[tuple[float, ...], MinLen(1)]
 
 @dataclass(frozen=True)
 class ReachRule:
-    """Rule for when a run reaches its target. `evaluations` in a row for "sustained"."""
+    """Rule for when a run reaches its target. `evaluations` in a row for "sustained".
+
+    With "budget" a run ends after `budget_seconds`, at any quality.
+    """
 
     name: str
     evaluations: int = 1
+    budget_seconds: float | None = None
+
+    @property
+    def is_at_quality(self) -> bool:
+        """Whether its quality ends a run, and not a step or a budget."""
+        return self.name in ("first_crossing", "sustained")
 
 
 @dataclass(frozen=True)
@@ -174,9 +183,23 @@ FEWEST_PAIRS, MOST_PAIRS = 3, 30  # Of a head-to-head.
 
 @dataclass(frozen=True)
 class RankingRule:
-    """Pairs of a head-to-head at most."""
+    """The figure that a board ranks by, and the pairs of a head-to-head at most.
+
+    By "quality" each run ends after `budget_seconds` on the benchmark's clock. The last evaluation
+    that ended by then counts.
+    """
 
     pairs: Annotated[int, Ge(FEWEST_PAIRS), Le(MOST_PAIRS)] = MOST_PAIRS
+    by: Literal["time", "quality"] = "time"
+    budget_seconds: Annotated[float, Gt(0)] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.by == "quality") == (self.budget_seconds is None):
+            found = "missing" if self.budget_seconds is None else f"{self.budget_seconds:g}"
+            expected = "seconds above 0 with by = 'quality', and with no other"
+            raise FieldError(
+                f"{found} with by = {self.by!r}", expected=expected, field="budget_seconds"
+            )
 
 
 MOST_ITEMS = 2000  # A backend's times, in whole passes, fit one line of the training process.

@@ -43,7 +43,7 @@ class QualityTarget:
     alone, `timed_by_result` whether the run ended when the first model that passed was saved, which
     an `eval_result` tells. `single_precision` is whether logs have qualities in single precision,
     where 21.8 is 21.799999237060547. `floor` is the best quality that the data allows, where that
-    is known: an honest run cannot pass it.
+    is known: an honest run cannot pass it. With `budget_seconds` a run ends then, at any quality.
     """
 
     metric: Text
@@ -58,6 +58,7 @@ class QualityTarget:
     timed_by_result: bool = False
     single_precision: bool = False
     floor: float | None = None
+    budget_seconds: float | None = None
 
     @property
     def least(self) -> float:
@@ -144,7 +145,9 @@ class QualityTarget:
 
     @property
     def in_words(self) -> str:
-        """The target as "mAP >= 0.34 fraction", with "and" between several."""
+        """The target as "mAP >= 0.34 fraction" with "and" between several, or "mAP within 60 s"."""
+        if self.budget_seconds is not None:
+            return f"{self.metric} within {self.budget_seconds:g} s"
         sign = ">=" if self.direction == "higher" else "<="
         words = f"{self.metric} {sign} {self.value:g} {self.unit}"
         return " and ".join((words, *(other.in_words for other in self.also)))
@@ -155,6 +158,7 @@ class TargetTable(QualityTarget):
     """`[target]` of a definition: the target, and the rule for when it is reached."""
 
     resolution: None = None  # Derived of the data set.
+    budget_seconds: None = None  # Of [ranking].
     reach: Literal["first_crossing", "sustained", "fixed_stop"]
     evaluations: Annotated[int, Ge(2)] | None = None
 

@@ -21,6 +21,7 @@ from finishline.rules.scoring.tta import (
     display_seconds,
     evaluation_interval_seconds,
     first_evaluation_at_target,
+    on_clock,
     time_to_accuracy,
 )
 from finishline.rules.scoring.violations import Violation, best_quality, find_violations
@@ -59,7 +60,8 @@ class RunScore:
     """Score of one run. Times in seconds on the benchmark's clock.
 
     `convergence` is the count for RCPs, None for a run that did not succeed and reach the target.
-    `best_quality` is None for a run that ended before its first evaluation.
+    `best_quality` is None for a run that ended before its first evaluation. With a budget it is the
+    quality of the last evaluation within it.
     """
 
     file: str
@@ -77,7 +79,8 @@ class Result:
     """Result of `score`. `tta_seconds` is None if the set did not reach the target.
 
     `raw_tta_seconds` is the olympic mean as measured, `tta_seconds` and its interval that times the
-    factor of `rcp`, which is None where no convergence is checked.
+    factor of `rcp`, which is None where no convergence is checked. `best_quality` is the best of
+    all runs, or with a budget the mean of their qualities within it.
     """
 
     benchmark_sha256: str
@@ -126,7 +129,8 @@ def score(
     clock = clock or benchmark.clock
     if not runs:
         raise RuleError("no runs", expected="at least one run")
-    evaluations = [evaluation for run in runs for evaluation in run.evaluations]
+    if benchmark.reach.budget_seconds is not None:
+        runs = [on_clock(run, clock, division=division) for run in runs]
     scores = tuple(score_run(run, benchmark, division=division, clock=clock) for run in runs)
     times = [run.tta_seconds for run in scores]
     converged = [seconds for seconds in times if seconds is not None]
@@ -169,12 +173,13 @@ def score(
         cv_percent=cv,
         epochs_to_target=mean(epochs) if epochs else None,
         cost_usd=cost,
-        best_quality=best_quality(evaluations, benchmark) if evaluations else None,
+        best_quality=_quality_of_set(scores, benchmark),
         evaluation_interval_seconds=step,
         violations=(*broken, *rcp_violations),
         steps=(
             *_run_steps(runs, scores, benchmark, clock),
             *_tta_steps(scores, places, benchmark, raw, rcp, tta),
+            *_quality_steps(scores, benchmark),
             Step("coefficient of variation", OF_CV, seconds_of, cv, "%", _spread(converged, cv)),
             Step(
                 COST_STEP,
@@ -188,6 +193,14 @@ def score(
         raw_tta_seconds=raw,
         rcp=rcp,
     )
+
+
+def _quality_of_set(scores: Sequence[RunScore], benchmark: Benchmark) -> float | None:
+    """The best quality of all runs, or with a budget the mean of their qualities."""
+    found = [run.best_quality for run in scores if run.best_quality is not None]
+    if not found:
+        return None
+    return mean(found) if benchmark.score.by == "quality" else benchmark.target.best(found)
 
 
 def scored_places(times: Sequence[float | None], rule: RunsRule) -> list[int]:
@@ -214,6 +227,9 @@ def score_run(run: Run, benchmark: Benchmark, *, division: str, clock: Clock) ->
         return RunScore(run.name, run.seed, False, None, None, None, None)
     target, reach = benchmark.target, benchmark.reach
     reached = first_evaluation_at_target(run.evaluations, target, reach)
+    quality: float | None = best_quality(run.evaluations, benchmark)
+    if reach.budget_seconds is not None:
+        quality = None if reached is None else reached.quality
     of_round = MLPERF_ID.fullmatch(benchmark.benchmark_id)
     is_over = of_round is None or (
         run.stop_seconds is not None
@@ -232,7 +248,7 @@ def score_run(run: Run, benchmark: Benchmark, *, division: str, clock: Clock) ->
         reached=tta is not None,
         tta_seconds=tta,
         epochs_to_target=epoch,
-        best_quality=best_quality(run.evaluations, benchmark),
+        best_quality=quality,
         evaluation_interval_seconds=evaluation_interval_seconds(run),
         convergence=convergence,
     )
@@ -247,12 +263,20 @@ def _run_steps(
         if run.stop_seconds is not None and run.clock == clock.name:
             end = "the run_stop of a run that reached"
         formula = f"Seconds on the {clock.name} clock to {end} {benchmark.target.in_words}"
+        if benchmark.reach.budget_seconds is not None:
+            budget = f"the last evaluation within {benchmark.reach.budget_seconds:g} s"
+            formula = f"Seconds on the {clock.name} clock to {budget}"
         numbers = {"best quality": scored.best_quality, "epoch": scored.epochs_to_target}
         yield Step(f"TTA of {scored.file}", formula, numbers, scored.tta_seconds, "s", use)
 
 
-def measured_steps(runs: Sequence[RunScore]) -> tuple[Step, ...]:
-    """How the time of measured runs is made: how each run counts, and their olympic mean."""
+def measured_steps(runs: Sequence[RunScore], benchmark: Benchmark) -> tuple[Step, ...]:
+    """How the time of measured runs is made: how each run counts, and their olympic mean.
+
+    With a budget, how their quality is made: their mean.
+    """
+    if benchmark.score.by == "quality":
+        return tuple(_measured_qualities(runs, benchmark))
     times = [run.tta_seconds for run in runs]
     rule = RunsRule(len(runs), dropped_at_each_end(len(runs)))
     formula = "Seconds on the worker's stopwatch to the first evaluation at the target"
@@ -270,6 +294,18 @@ def measured_steps(runs: Sequence[RunScore]) -> tuple[Step, ...]:
     named = {run.file: run.tta_seconds for run in runs}
     total, formula = measured_seconds(times), _mean_formula(len(runs), rule)
     return (*steps, Step("TTA", formula, named, total, "s", _mean(times, rule.dropped)))
+
+
+def _measured_qualities(runs: Sequence[RunScore], benchmark: Benchmark) -> Iterator[Step]:
+    budget = f"within {benchmark.reach.budget_seconds:g} s on the worker's stopwatch"
+    for run in runs:
+        use = "counts" if run.reached else "counts as the worst"
+        numbers = {"ended (s)": run.tta_seconds}
+        formula = f"Quality of the last evaluation {budget}"
+        yield Step(f"quality of {run.file}", formula, numbers, run.best_quality, "", use)
+    named = {run.file: run.best_quality for run in runs}
+    found = benchmark.score.measured(list(named.values()))
+    yield Step("quality", "Mean of all runs", named, found, "")
 
 
 def run_uses(times: Sequence[float | None], rule: RunsRule) -> list[str]:
@@ -319,6 +355,13 @@ def _tta_steps(
     yield Step("normalisation", formula, numbers, factor, "", _quotient(rcp, factor))
     product = None if raw is None else f"{_plain(raw)} × {_plain(factor)}"
     yield Step("TTA", "Raw TTA × normalisation", {"raw TTA (s)": raw}, tta, "s", product)
+
+
+def _quality_steps(scores: Sequence[RunScore], benchmark: Benchmark) -> Iterator[Step]:
+    if benchmark.score.by == "quality":
+        formula = f"Mean of all runs within {benchmark.reach.budget_seconds:g} s"
+        numbers = {run.file: run.best_quality for run in scores}
+        yield Step("quality", formula, numbers, _quality_of_set(scores, benchmark), "")
 
 
 def _mean(values: Sequence[float | None], dropped: int) -> str | None:

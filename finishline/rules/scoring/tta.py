@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import median
 
@@ -34,12 +34,15 @@ def first_evaluation_at_target(
 
     first_crossing: the first evaluation in log order at the target or beyond. sustained: the last
     of the first `reach.evaluations` such evaluations in a row. fixed_stop: the last evaluation, at
-    any quality, because there the mean over runs is tested.
+    any quality, because there the mean over runs is tested. budget: the last one that ended within.
     Raises RuleError on a run without evaluations.
     Source: dawn-bench-entries README, "CIFAR10 Training". Modded-nanogpt, rules of the speedrun.
     """
     if not evaluations:
         raise RuleError("a run without evaluations", expected="at least one evaluation")
+    if reach.budget_seconds is not None:
+        within = [each for each in evaluations if each.seconds <= reach.budget_seconds]
+        return within[-1] if within else None
     place = place_at_target(target.reached_at(evaluations), reach)
     return None if place is None else evaluations[place]
 
@@ -77,6 +80,8 @@ def time_to_accuracy(
     reached = first_evaluation_at_target(run.evaluations, target, reach)
     if reached is None:
         return None
+    if reach.budget_seconds is not None:
+        return reached.seconds
     if run.status is not None and run.status != "success":
         return None
     if clock.name != run.clock:
@@ -84,6 +89,18 @@ def time_to_accuracy(
     if run.stop_seconds is None:
         return reached.seconds
     return run.stop_seconds + excess_preparation_seconds(run, clock, division)
+
+
+def on_clock(run: Run, clock: Clock, *, division: str) -> Run:
+    """The run with its evaluations timed on a clock, without those that have no time on it."""
+    if run.clock == clock.name:
+        return run
+    evaluations = (
+        replace(each, seconds=clock.seconds(each.ledger, division=division))
+        for each in run.evaluations
+        if each.ledger is not None
+    )
+    return replace(run, clock=clock.name, evaluations=tuple(evaluations))
 
 
 def excess_preparation_seconds(run: Run, clock: Clock, division: str) -> float:

@@ -1,7 +1,7 @@
 """The rules a set of runs can break, and those that an organiser may waive."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -51,9 +51,11 @@ def find_violations(
         violations += [
             Violation("no_evaluation", message, run.name, "evaluations", expected) for run in runs
         ]
+    violations += _without_score(runs, benchmark)
     parts = " and ".join(f"{part.metric} of {part.value:g}" for part in (target, *target.also))
     expected = f"{'any quality' if target.value == -math.inf else parts} reached"
-    for run in (each for each in runs if each.status == "success"):
+    at_quality = benchmark.reach.budget_seconds is None
+    for run in (each for each in runs if each.status == "success" and at_quality):
         found, best = None, "nothing was evaluated"
         if run.evaluations:
             found = first_evaluation_at_target(run.evaluations, target, benchmark.reach)
@@ -72,6 +74,19 @@ def find_violations(
     if benchmark.reach.name == "fixed_stop":
         violations += _fixed_stop_violations(runs, benchmark)
     return violations
+
+
+def _without_score(runs: Sequence[Run], benchmark: Benchmark) -> Iterator[Violation]:
+    """Runs whose first evaluation ended after the budget."""
+    budget, target = benchmark.reach.budget_seconds, benchmark.target
+    for run in runs:
+        if budget is None or not run.evaluations:
+            continue
+        if first_evaluation_at_target(run.evaluations, target, benchmark.reach) is None:
+            first = run.evaluations[0]
+            message = f"the first evaluation of {run.name} ended after {first.seconds:.4g} s"
+            expected = f"an evaluation within the budget of {budget:g} s"
+            yield Violation("over_budget", message, run.name, "evaluations", expected, first.line)
 
 
 MOST_SEEDS_OF_A_RUN = 5

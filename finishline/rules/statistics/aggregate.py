@@ -1,7 +1,7 @@
 """The runs of a set as one figure, and how far they scatter."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -149,17 +149,23 @@ def variance_of_mean(runs: int, *, dropped: int | None = None) -> float | None:
     return (within + 2 * share * end**2) / (1 - 2 * share) ** 2 / runs
 
 
-def pooled_spread(pools: Iterable[Sequence[float]]) -> Spread | None:
+def _log(figure: float) -> float:
+    return math.log(max(figure, SHORTEST_SECONDS))
+
+
+def pooled_spread(
+    pools: Iterable[Sequence[float]], *, scale: Callable[[float], float] = _log
+) -> Spread | None:
     """The spread of log figures within pools, over all pools. None below ten runs.
 
     `pools` holds the seconds (or epochs) of the runs that reached the target. A pool of one run
-    does not count.
+    does not count. Another `scale` takes the place of the logarithm.
     """
     squares, runs, groups = 0.0, 0, 0
     for figures in pools:
         if len(figures) < 2:
             continue
-        logs = [math.log(max(figure, SHORTEST_SECONDS)) for figure in figures]
+        logs = [scale(figure) for figure in figures]
         squares += (len(logs) - 1) * standard_deviation(logs, ddof=1) ** 2
         runs += len(logs)
         groups += 1

@@ -1,19 +1,23 @@
-"""Student's t: distances of means and of two sides' times, their intervals and p-values."""
+"""Student's t: distances of means and of two sides, and the score that ranks a run."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import ModuleType
-from typing import Literal
+from typing import Literal, Protocol
 
 from finishline.rules.errors import StatisticsMissingError
 from finishline.rules.statistics.aggregate import (
+    FEWEST_SEALED_RUNS,
     SHORTEST_SECONDS,
     Interval,
     Reference,
     Spread,
+    dropped_at_each_end,
     mean,
+    measured_seconds,
+    pooled_spread,
     standard_deviation,
     variance_of_mean,
 )
@@ -80,13 +84,20 @@ class Gap:
     """The first side over the second: log of the ratio, its standard error and its freedom.
 
     `ratio` is below 1 where the first side is less. `p_less` and `p_more` are one-sided. `counted`
-    pairs have another number of degrees of freedom.
+    pairs have another number of degrees of freedom. With a `sign` the figures are qualities: in the
+    place of the log ratio is their difference times the sign, so that less is better.
     """
 
     log_ratio: float
     error: float
     degrees_of_freedom: float
     counted: int | None = None
+    sign: float = 0.0
+
+    @property
+    def difference(self) -> float:
+        """The mean of the first side less that of the second, of qualities."""
+        return self.log_ratio * self.sign
 
     @property
     def ratio(self) -> float:
@@ -94,9 +105,11 @@ class Gap:
         return math.exp(min(self.log_ratio, LARGEST_LOG))
 
     def interval(self) -> Interval:
-        """The 95 % interval of the true ratio."""
+        """The 95 % interval of the true ratio, or of the difference of qualities."""
         half = t_quantile(1 - ALPHA / 2, self.degrees_of_freedom) * self.error
         ends = (self.log_ratio - half, self.log_ratio + half)
+        if self.sign:
+            return Interval(*sorted(end * self.sign for end in ends))
         low, high = (math.exp(min(end, LARGEST_LOG)) for end in ends)
         return Interval(low=low, high=high)
 
@@ -135,7 +148,8 @@ class Gap:
     @property
     def numbers(self) -> dict[str, float]:
         """Figures of a paired test, as a reason of a verdict has them."""
-        names = ("ratio", "low", "high", "p_value", "pairs")
+        name = "difference" if self.sign else "ratio"
+        names = (name, "low", "high", "p_value", "pairs")
         return {name: float(getattr(self, name)) for name in names}
 
     def over(self, ratio: float) -> "Gap":
@@ -270,8 +284,15 @@ def paired_gap(pairs: Sequence[tuple[float, float]], *, quantum: float) -> Gap |
     differences = [first - second for first, second in logs]
     sides = (mean([log[side] for log in logs]) for side in (0, 1))
     rounding = math.hypot(*(quantum / math.exp(min(side, LARGEST_LOG)) for side in sides))
-    spread = max(standard_deviation(differences, ddof=1), rounding / math.sqrt(12))
-    return Gap(mean(differences), spread / math.sqrt(len(pairs)), len(pairs) - 1)
+    return gap_of(differences, least=rounding / math.sqrt(12))
+
+
+def gap_of(differences: Sequence[float], *, least: float, sign: float = 0.0) -> Gap | None:
+    """The gap of differences that scatter by at least so much. None below two."""
+    if len(differences) < 2:
+        return None
+    error = max(standard_deviation(differences, ddof=1), least) / math.sqrt(len(differences))
+    return Gap(mean(differences), error, len(differences) - 1, sign=sign)
 
 
 def gap_to_claim(
@@ -345,3 +366,101 @@ def judge_halves(
     p_value = p_value_of_mean_beyond(second_halves, target, direction=worse)
     disagrees = p_value is not None and p_value < HALVES_ALPHA
     return HalvesVerdict("disagrees" if disagrees else "short", found, missing, p_value)
+
+
+class Ranked(Protocol):
+    """A run, or a row: its time, and its quality."""
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds to the evaluation that counts."""
+
+    @property
+    def quality(self) -> float | None:
+        """Quality of that evaluation."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """The figure that ranks a run. Times are compared by their ratio, qualities by a difference.
+
+    `direction` says which figure is better. No two runs are taken to scatter less than `quantum`,
+    the step in which the figures are read off: a millisecond, or one test item.
+    """
+
+    by: Literal["time", "quality"] = "time"
+    direction: Literal["higher", "lower"] = "lower"
+    quantum: float = SHORTEST_SECONDS
+
+    @property
+    def missed(self) -> str:
+        """Say of a run that it has no figure."""
+        if self.by == "time":
+            return "did not reach the target"
+        return "had no evaluation within the budget"
+
+    def figure(self, run: Ranked) -> float | None:
+        """The figure that ranks a run. None for one that missed."""
+        return run.seconds if self.by == "time" else run.quality
+
+    def cost(self, figure: float) -> float:
+        """A figure on the scale of the tests, where less is better: the log of a time."""
+        if self.by == "time":
+            return math.log(max(figure, SHORTEST_SECONDS))
+        return -figure if self.direction == "higher" else figure
+
+    def is_better(self, one: float, other: float) -> bool:
+        """Whether one figure is better than the other."""
+        return self.cost(one) < self.cost(other)
+
+    def is_near(self, one: float, other: float) -> bool:
+        """Whether a figure is hardly worse than another: by a tenth of a time, a hundredth of a
+        quality.
+        """
+        most = math.log(1.1) if self.by == "time" else abs(other) / 100
+        return self.cost(one) - self.cost(other) < most
+
+    def without_misses(self, figures: Iterable[float | None]) -> list[float]:
+        """The figures, with the worst of all for each run that missed. Empty if all missed."""
+        given = list(figures)
+        found = [each for each in given if each is not None]
+        worst = max(found, key=self.cost, default=0.0)
+        return [worst if each is None else each for each in given] if found else []
+
+    def measured(self, figures: Sequence[float | None]) -> float | None:
+        """The figure of measured runs: the olympic mean of times, the mean of qualities.
+
+        None below three runs, and if more of them missed than the olympic mean drops.
+        """
+        missed = sum(each is None for each in figures)
+        if self.by == "time":
+            return measured_seconds(figures)
+        if len(figures) < FEWEST_SEALED_RUNS or missed > dropped_at_each_end(len(figures)):
+            return None
+        return mean(self.without_misses(figures))
+
+    def spread(self, pools: Iterable[Sequence[float]]) -> Spread | None:
+        """The spread of one run's figure within pools. None below ten runs."""
+        found = pooled_spread(pools, scale=self.cost)
+        return found if found is None or self.by == "time" else found.at_least(self.quantum)
+
+    def interval(self, figure: float, *, runs: int, spread: Spread | None) -> Interval | None:
+        """The 95 % interval of the mean quality of so many runs. None without a spread."""
+        if spread is None:
+            return None
+        half = self.difference(0.0, spread.stdev / math.sqrt(runs), spread.degrees_of_freedom).high
+        return Interval(figure - half, figure + half)
+
+    def gap(self, pairs: Sequence[tuple[float, float]]) -> Gap | None:
+        """Distance of two sides that were measured in pairs. None below two pairs."""
+        if self.by == "time":
+            return paired_gap(pairs, quantum=self.quantum)
+        differences = [self.cost(one) - self.cost(other) for one, other in pairs]
+        return gap_of(differences, least=self.quantum, sign=self.cost(1.0))
+
+    def difference(self, cost: float, error: float, degrees_of_freedom: float) -> Gap:
+        """A distance of qualities."""
+        return Gap(cost, error, degrees_of_freedom, sign=self.cost(1.0))
+
+
+TIME = Score()

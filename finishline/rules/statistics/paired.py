@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from finishline.rules.statistics.aggregate import SHORTEST_SECONDS
-from finishline.rules.statistics.gaps import Gap, paired_gap
+from finishline.rules.statistics.gaps import TIME, Gap, Score
 
 Which = Literal["a", "b"]
 
@@ -53,10 +52,12 @@ def most_missed(pairs: int) -> int:
     return 1 if pairs <= 10 else 2 if pairs <= 20 else 3
 
 
-def times_of(pairs: Sequence[tuple[float | None, float | None]]) -> list[tuple[float, float]]:
-    """Times of both sides: a run that missed the target gets the slowest time of all."""
-    slowest = max((seconds for pair in pairs for seconds in pair if seconds), default=None)
-    return [(one or slowest, other or slowest) for one, other in pairs if slowest]
+def gap_of_pairs(
+    pairs: Sequence[tuple[float | None, float | None]], score: Score = TIME
+) -> Gap | None:
+    """The gap of two sides' figures: a run that missed the target gets the worst figure of all."""
+    figures = score.without_misses([figure for pair in pairs for figure in pair])
+    return score.gap(list(zip(figures[::2], figures[1::2], strict=True)))
 
 
 def compare_schedule(most_pairs: int) -> Schedule:
@@ -103,9 +104,9 @@ class Comparison:
 
 
 def compare_pairs(
-    pairs: Sequence[tuple[float | None, float | None]], schedule: Schedule
+    pairs: Sequence[tuple[float | None, float | None]], schedule: Schedule, score: Score = TIME
 ) -> Comparison:
-    """Compare the seconds of A and B, None for a run that missed the target.
+    """Compare the seconds or qualities of A and B, None for a run that missed the target.
 
     A side that misses twice within ten pairs, three times within twenty or four times later is
     slower, without a ratio, unless the other one does as well: then there is nothing to compare.
@@ -113,7 +114,7 @@ def compare_pairs(
     count = len(pairs)
     missed = tuple(sum(pair[side] is None for pair in pairs) for side in (0, 1))
     late = [each > most_missed(count) and count >= FEWEST_PAIRS for each in missed]
-    gap = paired_gap([(b, a) for a, b in times_of(pairs)], quantum=SHORTEST_SECONDS)
+    gap = gap_of_pairs([(b, a) for a, b in pairs], score)
     faster: Which | None = None
     if any(late):
         gap, faster = None, None if all(late) else "b" if late[0] else "a"

@@ -250,7 +250,8 @@ def advice(benchmark: Benchmark, runs: ReferenceRuns, *, prediction_items: int) 
     if policy is None:
         return
     items = prediction_items // 2 if policy.halves else prediction_items
-    if not policy.halves and policy.trust == "ranked":
+    at_quality = benchmark.reach.is_at_quality
+    if not policy.halves and policy.trust == "ranked" and at_quality:
         yield "halves is false: the items that stop the clock also judge, so luck counts. Draw two."
     if items < FEWEST_ITEMS:
         yield (
@@ -278,7 +279,7 @@ def advice(benchmark: Benchmark, runs: ReferenceRuns, *, prediction_items: int) 
     verdict = judge_halves(
         [second for _, second in runs.halves], target=target.value, direction=target.direction
     )
-    if verdict.outcome != "confirmed":
+    if verdict.outcome != "confirmed" and at_quality:
         yield (
             f"The mean of the second half, {verdict.mean:.2f}, misses the target by "
             f"{verdict.missing:.2f}: such code is not measured. Ask later or lower the target."

@@ -20,7 +20,7 @@ from finishline.rules.verification.job import (
     plan_in_turn,
     trainings_of,
 )
-from finishline.rules.verification.judge_convergence import evaluation_at_target
+from finishline.rules.verification.judge_convergence import evaluation_at_target, goal_words
 from finishline.rules.verification.messages import PACKAGE_PREFIX, ReplayReport, ReplayRun, Training
 from finishline.rules.verification.replay import is_excused, note_disturbed, open_unless_timed
 from finishline.rules.verification.verdict import Reason, ReasonCode, Verdict, Weight
@@ -74,9 +74,16 @@ def _judge_reach(benchmark: Benchmark, trained: Sequence[ReplayRun], *, planned:
     at_target = [evaluation_at_target(benchmark, run) for run in trained]
     times = [None if found is None else found.seconds for found in at_target]
     reached = sum(time is not None for time in times)
-    target = f"{benchmark.target.called} {benchmark.target.value:g}"
     numbers = {"reached": float(reached), "started": float(len(trained))}
-    message = f"{reached} of {count_text(len(trained), 'timed run')} reached {target}"
+    message = f"{reached} of {count_text(len(trained), 'timed run')} {goal_words(benchmark)}"
+    if benchmark.score.by == "quality":
+        qualities = [None if found is None else found.quality for found in at_target]
+        if (measured := benchmark.score.measured(qualities)) is not None:
+            numbers["mean"] = measured
+            message += f", their mean {benchmark.target.called} is {measured:.4g}"
+        pairs = zip(trained, at_target, strict=True)
+        late = [f"run {run.index + 1}" for run, found in pairs if found is None]
+        message += f" (without one: {', '.join(late)})" if late else ""
     if measured_seconds(times) is not None:
         return Reason("reached_target", "supports", message, numbers)
     if len(trained) < planned:
@@ -88,6 +95,8 @@ def _judge_reach(benchmark: Benchmark, trained: Sequence[ReplayRun], *, planned:
 def _judge_halves(benchmark: Benchmark, trained: Sequence[ReplayRun]) -> list[Reason]:
     """Compare the half that stopped no clock with the target, where the benchmark has one."""
     if benchmark.trainings is None or not benchmark.trainings.halves:
+        return []
+    if not benchmark.reach.is_at_quality:  # No evaluation was chosen for its quality.
         return []
     target = benchmark.target
     deciding = [
@@ -260,6 +269,8 @@ def why_no_ablation(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None
     """Reason why a claim has no factors to train apart. None if it has."""
     if benchmark.trainings is None:
         return f"{benchmark.benchmark_id} trains no code submissions"
+    if benchmark.score.by == "quality":
+        return f"{benchmark.benchmark_id} ranks by quality, and an ablation compares times"
     if claims[0].package is None:
         return "it is a claim with run logs; factors are named in the training.toml of code"
     if not claims[0].factors:

@@ -9,8 +9,15 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.scoring.violations import FIXED_STOP_P_VALUE
 from finishline.rules.statistics.aggregate import SHORTEST_SECONDS, mean
-from finishline.rules.statistics.gaps import Gap, judge_halves, p_value_of_mean_beyond, paired_gap
-from finishline.rules.statistics.paired import Schedule, most_missed, times_of
+from finishline.rules.statistics.gaps import (
+    TIME,
+    Gap,
+    Score,
+    judge_halves,
+    p_value_of_mean_beyond,
+    paired_gap,
+)
+from finishline.rules.statistics.paired import Schedule, gap_of_pairs, most_missed
 from finishline.rules.submissions.claim import Claim, System, trained_settings
 from finishline.rules.text import count_text
 from finishline.rules.verification.control_points import precision_of
@@ -111,10 +118,10 @@ def plan_head_to_head(request: Request) -> list[Training]:
 class PairRun:
     """One run of a head-to-head, with its number (from 0) in its verification.
 
-    "missed" counts as the slowest run of all. "void" says nothing about the side: the
+    "missed" counts as the worst run of all. "void" says nothing about the side: the
     infrastructure failed, or other programs had the processor. `seconds` and `epochs` to the target
     are None unless it was reached, and a package has no epochs. `quality` is the one at a fixed
-    stop, or the deciding evaluation's on the second half of the test items.
+    stop or within a budget, or the deciding evaluation's on the second half of the test items.
     """
 
     run: int
@@ -132,6 +139,12 @@ class Pair:
     number: int
     challenger: PairRun
     holder: PairRun
+    score: Score = TIME
+
+    @property
+    def figures(self) -> tuple[float | None, float | None]:
+        """The figures of the challenger's run and the holder's. None for one that missed."""
+        return self.score.figure(self.challenger), self.score.figure(self.holder)
 
     @property
     def ratio(self) -> float | None:
@@ -141,13 +154,16 @@ class Pair:
 
     @property
     def winner(self) -> Side | None:
-        """The faster side, or the only one that reached the target."""
+        """The better side, or the only one that reached the target."""
+        one, other = self.figures
         endings = (self.challenger.ending, self.holder.ending)
-        if endings == ("reached", "missed") or (self.ratio is not None and self.ratio < 1):
+        if one is None or other is None:
+            if "void" in endings or one is other:
+                return None
+            return "holder" if one is None else "challenger"
+        if self.score.is_better(one, other):
             return "challenger"
-        if endings == ("missed", "reached") or (self.ratio is not None and self.ratio > 1):
-            return "holder"
-        return None
+        return "holder" if self.score.is_better(other, one) else None
 
     @property
     def is_void(self) -> bool:
@@ -175,7 +191,7 @@ def pair_runs(benchmark: Benchmark, *reports: ReplayReport) -> tuple[Pair, ...]:
                 one, other = (
                     PairRun(each.run, each.seed, "void", None, None) for each in (one, other)
                 )
-            pairs.append(Pair(len(pairs) + 1, one, other))
+            pairs.append(Pair(len(pairs) + 1, one, other, benchmark.score))
     return tuple(pairs)
 
 
@@ -187,9 +203,10 @@ def _read_run(benchmark: Benchmark, run: ReplayRun) -> PairRun:
     # Nothing shorter was measured, and a ratio needs a time above zero.
     seconds = max(run.tta_seconds, SHORTEST_SECONDS)
     is_package = run.evaluations[0].predictions_sha256 is not None  # It counts its evaluations.
-    epochs = reached.epoch if reached.epoch and reached.epoch > 0 and not is_package else None
+    counts_epochs = not is_package and benchmark.score.by == "time"
+    epochs = reached.epoch if reached.epoch and reached.epoch > 0 and counts_epochs else None
     quality: float | None = reached.quality
-    if benchmark.reach.name != "fixed_stop":
+    if benchmark.reach.is_at_quality:
         deciding = next(each for each in run.evaluations if each.seconds == reached.seconds)
         quality = deciding.second_half
     return PairRun(run.index, run.seed, "reached", seconds, epochs, quality)
@@ -199,16 +216,16 @@ def _read_run(benchmark: Benchmark, run: ReplayRun) -> PairRun:
 class HeadToHead:
     """Result of a head-to-head so far.
 
-    `time` compares the challenger with the holder, a run that missed with the slowest time of all.
+    `gap` compares the challenger with the holder, a run that missed with the worst figure of all.
     `epochs` and `pace` (seconds per epoch) are over the pairs in which both reached the target.
-    `p_value` is one-sided: how likely are times like these if the challenger were no faster? It
+    `p_value` is one-sided: how likely are figures like these if the challenger were no better? It
     wins below the threshold of the `rule`, unless its runs are `below` the target together.
     `next_pairs` are trained before the next look.
     """
 
     pairs: tuple[Pair, ...]
     outcome: HeadToHeadOutcome
-    time: Gap | None
+    gap: Gap | None
     epochs: Gap | None
     pace: Gap | None
     p_value: float | None
@@ -217,13 +234,24 @@ class HeadToHead:
     next_pairs: int = 0
     below: str | None = None
 
+    @property
+    def time(self) -> Gap | None:
+        """The gap of times. None where qualities rank."""
+        return None if self.gap is None or self.gap.sign else self.gap
+
+    @property
+    def quality(self) -> Gap | None:
+        """The gap of qualities. None where times rank."""
+        return self.gap if self.gap is not None and self.gap.sign else None
+
 
 def judge_head_to_head(
     pairs: Sequence[Pair], rule: Contest | None = None, benchmark: Benchmark | None = None
 ) -> HeadToHead:
-    """Judge whether the challenger is faster than the holder, isn't, or needs more pairs.
+    """Judge whether the challenger is better than the holder, isn't, or needs more pairs.
 
-    A paired t-test on the logarithms of the times decides after 10, 20 and 30 pairs. A challenger
+    A paired t-test on the logarithms of the times, or on the qualities, decides after 10, 20 and 30
+    pairs. A challenger
     that isn't ahead at a look has lost. So has one that misses the target twice within ten pairs,
     three times within twenty or four times within thirty. By the `benchmark` all its runs together
     must be at the target.
@@ -231,20 +259,21 @@ def judge_head_to_head(
     rule = rule or Contest()
     counted = [pair for pair in pairs if not pair.is_void]
     following = next((look for look in looks_of(rule.most_pairs) if look > len(counted)), None)
-    time, epochs, pace = _gaps(counted)
-    time = _at_least(time, rule)
-    p_value = None if time is None else time.p_less
+    gap, epochs, pace = _gaps(counted)
+    gap = _at_least(gap, rule)
+    p_value = None if gap is None else gap.p_less
     is_faster = p_value is not None and p_value < rule.threshold
     below = why_below_target(benchmark, counted) if is_faster and benchmark is not None else None
 
     def end(outcome: HeadToHeadOutcome, why: str, *, next_pairs: int = 0) -> HeadToHead:
-        found = (tuple(pairs), outcome, time, epochs, pace, p_value, rule, why)
+        found = (tuple(pairs), outcome, gap, epochs, pace, p_value, rule, why)
         return HeadToHead(*found, next_pairs, below)
 
     missed = sum(pair.challenger.ending == "missed" for pair in counted)
     if missed > most_missed(len(counted)):
-        return end("not_proven", f"the challenger missed the target in {count_text(missed, 'run')}")
-    faster = None if time is None else schedule_of(rule).faster(time, len(counted))
+        missed_words = _score_of(counted).missed
+        return end("not_proven", f"the challenger {missed_words} in {count_text(missed, 'run')}")
+    faster = None if gap is None else schedule_of(rule).faster(gap, len(counted))
     if faster == "b":
         return end("not_proven", "the challenger is not ahead")
     if faster == "a" and below is None:
@@ -261,9 +290,12 @@ def why_below_target(benchmark: Benchmark, pairs: Sequence[Pair]) -> str | None:
     """Why the challenger's runs together are not at the target, None if they are.
 
     At a fixed stop their mean quality must be beyond it with p < 0.01. Elsewhere their mean on the
-    second half of the test items must be at it, where the benchmark has one.
+    second half of the test items must be at it, where the benchmark has one. With a budget there is
+    no target to be at.
     """
     target = benchmark.target
+    if benchmark.reach.name == "budget":
+        return None
     found = [pair.challenger.quality for pair in pairs if pair.challenger.quality is not None]
     average = f"the challenger's mean {target.called}"
     if benchmark.reach.name == "fixed_stop":
@@ -280,21 +312,24 @@ def why_below_target(benchmark: Benchmark, pairs: Sequence[Pair]) -> str | None:
     return f"{average} on the second half, {mean(found):.4g}, is short of {target.value:g}"
 
 
-def _at_least(time: Gap | None, rule: Contest) -> Gap | None:
+def _at_least(gap: Gap | None, rule: Contest) -> Gap | None:
     """The gap of few pairs with the spread of the class, where that is larger."""
-    if time is None or rule.spread is None or rule.most_pairs >= FEWEST_FOR_OWN_SPREAD:
-        return time
-    error = rule.spread.stdev * math.sqrt(2 / time.pairs)
-    if error <= time.error:
-        return time
+    if gap is None or rule.spread is None or rule.most_pairs >= FEWEST_FOR_OWN_SPREAD:
+        return gap
+    error = rule.spread.stdev * math.sqrt(2 / gap.pairs)
+    if error <= gap.error:
+        return gap
     freedom = rule.spread.degrees_of_freedom
-    return replace(time, error=error, degrees_of_freedom=freedom, counted=time.pairs)
+    return replace(gap, error=error, degrees_of_freedom=freedom, counted=gap.pairs)
+
+
+def _score_of(pairs: Sequence[Pair]) -> Score:
+    return pairs[0].score if pairs else TIME
 
 
 def _gaps(pairs: Sequence[Pair]) -> tuple[Gap | None, Gap | None, Gap | None]:
-    """Gap of all times, and of the epochs and paces where both sides reached the target."""
+    """Gap of all figures, and of the epochs and paces where both sides reached the target."""
     runs = [(pair.challenger, pair.holder) for pair in pairs]
-    times = times_of([(one.seconds, other.seconds) for one, other in runs])
     epochs = [(one.epochs, other.epochs) for one, other in runs if one.epochs and other.epochs]
     paces = [
         (one.seconds / one.epochs, other.seconds / other.epochs)
@@ -303,7 +338,7 @@ def _gaps(pairs: Sequence[Pair]) -> tuple[Gap | None, Gap | None, Gap | None]:
     ]
     known = [run.epochs for pair in runs for run in pair if run.epochs]
     return (
-        paired_gap(times, quantum=SHORTEST_SECONDS),
+        gap_of_pairs([pair.figures for pair in pairs], _score_of(pairs)),
         paired_gap(epochs, quantum=EPOCHS_BETWEEN_EVALUATIONS),
         paired_gap(paces, quantum=SHORTEST_SECONDS / min(known, default=1.0)),
     )
@@ -324,10 +359,10 @@ def head_to_head_reasons(
     ]
     for side in SIDES:
         missed = sum(getattr(pair, side).ending == "missed" for pair in head_to_head.pairs)
-        runs = len(head_to_head.pairs)
+        runs, how = len(head_to_head.pairs), _score_of(head_to_head.pairs).missed
         text = (
-            f"{missed} of the {side}'s {count_text(runs, 'run')} did not reach the target: each "
-            "counts as the slowest run of all"
+            f"{missed} of the {side}'s {count_text(runs, 'run')} {how}: each counts as the worst "
+            "run of all"
         )
         if missed:
             numbers = {"missed": float(missed), "runs": float(runs)}
@@ -355,16 +390,18 @@ def head_to_head_reasons(
 def head_to_head_sentence(head_to_head: HeadToHead) -> str:
     """The result of a head-to-head in one sentence."""
     counted = count_text(sum(not pair.is_void for pair in head_to_head.pairs), "pair")
-    if head_to_head.time is None or head_to_head.p_value is None:
+    gap = head_to_head.gap
+    if gap is None or head_to_head.p_value is None:
         return head_to_head.why or f"{counted} so far"
-    how = (
-        f"the challenger took {head_to_head.time.ratio:.3f} times the holder's time "
-        f"(95 % {head_to_head.time.low:.3f} to {head_to_head.time.high:.3f}) over {counted}"
-    )
+    found = f"took {gap.ratio:.3f} times the holder's time"
+    if gap.sign:
+        more = "more" if gap.difference >= 0 else "less"
+        found = f"reached {abs(gap.difference):.3f} {more} than the holder"
+    how = f"the challenger {found} (95 % {gap.low:.3f} to {gap.high:.3f}) over {counted}"
     threshold = head_to_head.rule.threshold
     needed = f"one-sided p = {head_to_head.p_value:.2g}, first place needs p < {threshold:.2g}"
     if head_to_head.outcome == "challenger_faster":
-        return f"the challenger is faster: {how}, {needed}"
+        return f"the challenger is {'better' if gap.sign else 'faster'}: {how}, {needed}"
     if head_to_head.outcome == "continues":
         return f"more pairs are needed: {how}, {needed}"
     found = "no result" if head_to_head.outcome == "inconclusive" else "not proven"
@@ -372,7 +409,7 @@ def head_to_head_sentence(head_to_head: HeadToHead) -> str:
 
 
 def _time_numbers(head_to_head: HeadToHead) -> dict[str, float]:
-    numbers = {} if head_to_head.time is None else head_to_head.time.numbers
+    numbers = {} if head_to_head.gap is None else head_to_head.gap.numbers
     if head_to_head.p_value is not None:
         numbers["p_value"] = head_to_head.p_value
     if head_to_head.below is not None:

@@ -19,6 +19,7 @@ from finishline.rules.verification.messages import (
     Measure,
     ReplayReport,
     StopAt,
+    TargetSpec,
     Training,
 )
 from finishline.rules.verification.verdict import Verdict
@@ -44,6 +45,18 @@ class Request:
                 "no replay policy", file=self.benchmark.benchmark_id, expected="[replay]"
             )
         return self.benchmark.replay.reference
+
+
+def target_spec(benchmark: Benchmark) -> TargetSpec:
+    """Where a worker stops the runs of a benchmark."""
+    return TargetSpec(
+        metric=benchmark.target.metric,
+        value=benchmark.target.value,
+        direction=benchmark.target.direction,
+        evaluations_in_a_row=benchmark.reach.evaluations,
+        fixed_stop=not benchmark.reach.is_at_quality,
+        budget_seconds=benchmark.reach.budget_seconds,
+    )
 
 
 @dataclass(frozen=True)

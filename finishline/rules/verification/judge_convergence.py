@@ -176,6 +176,15 @@ def evaluation_at_target(benchmark: Benchmark, run: ReplayRun) -> Evaluation | N
     return first_evaluation_at_target(curve, benchmark.target, benchmark.reach)
 
 
+def goal_words(benchmark: Benchmark, *, missed: bool = False) -> str:
+    """Say of runs that they got where they should, or did not."""
+    if benchmark.reach.budget_seconds is not None:
+        goal = f"an evaluation within the budget of {benchmark.reach.budget_seconds:g} s"
+        return f"did not have {goal}" if missed else f"had {goal}"
+    goal = f"{benchmark.target.called} {benchmark.target.value:g}"
+    return f"did not reach {goal}" if missed else f"reached {goal}"
+
+
 def judge_mean_at_stop(benchmark: Benchmark, claim: Claim, trained: Sequence[ReplayRun]) -> Reason:
     """Test if the mean quality of the replays at their stop beats the target.
 

@@ -89,13 +89,17 @@ class ControlPoint:
 
 @dataclass(frozen=True)
 class TargetSpec:
-    """The quality target a replay stops at, or with `fixed_stop` the end of its training."""
+    """The quality target a replay stops at, or with `fixed_stop` the end of its training.
+
+    With a budget it stops after so many seconds on the clock.
+    """
 
     metric: str
     value: float
     direction: Literal["higher", "lower"]
     evaluations_in_a_row: int = 1
     fixed_stop: bool = False
+    budget_seconds: float | None = None
 
 
 @dataclass(frozen=True)

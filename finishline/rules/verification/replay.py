@@ -41,6 +41,7 @@ from finishline.rules.verification.job import (
 from finishline.rules.verification.judge_convergence import (
     Curve,
     evaluation_at_target,
+    goal_words,
     judge_convergence,
     judge_floor,
     judge_mean_at_stop,
@@ -91,10 +92,12 @@ def judge(
         untimed = why_not_timed(report, hardware_class=claim.system.hardware_class)
         noted = [] if untimed is None else [untimed]
         return Verdict.of([*reasons, *noted, *note_disturbed(report)])
+    if benchmark.score.by == "quality":
+        reasons.append(judge_quality(case))
+    else:
+        reasons += [convergence(case, policy), judge_time(case, policy)]
     reasons += [
-        convergence(case, policy),
         *judge_floor(benchmark, runs, curves, report),
-        judge_time(case, policy),
         *note_disturbed(report),
         *judge_precision(claim, report),
     ]
@@ -105,12 +108,10 @@ def _judge_reach(benchmark: Benchmark, claim: Claim, report: ReplayReport, plann
     trained = [run for run in report.runs if not is_excused(run)]
     reached = sum(evaluation_at_target(benchmark, run) is not None for run in trained)
     started = len(trained)
-    target = benchmark.target
     numbers = {"reached": float(reached), "started": float(started)}
-    goal = f"{target.called} {target.value:g}"
     missed = started - reached
     if missed > benchmark.runs.dropped:
-        message = f"{missed} of {started} replays did not reach {goal}"
+        message = f"{missed} of {started} replays {goal_words(benchmark, missed=True)}"
         return Reason("did_not_reach", "rejects", message, numbers)
     if started < planned:
         message = f"only {started} of {planned} replays were trained, for no fault of the claim"
@@ -118,7 +119,7 @@ def _judge_reach(benchmark: Benchmark, claim: Claim, report: ReplayReport, plann
         return Reason("infrastructure", "leaves_open", message, numbers)
     if benchmark.reach.name == "fixed_stop":
         return judge_mean_at_stop(benchmark, claim, trained)
-    message = f"{reached} of {started} replays reached {goal}"
+    message = f"{reached} of {started} replays {goal_words(benchmark)}"
     return Reason("reached_target", "supports", message, numbers)
 
 
@@ -223,6 +224,24 @@ def judge_time(case: Case, policy: ReplayPolicy) -> Reason:
     if ratio > tolerated:
         return Reason("slower_than_claimed", "note", f"{words} (p = {p_slower:.2g})", numbers)
     return Reason("time_agrees", "supports", words, numbers)
+
+
+def judge_quality(case: Case) -> Reason:
+    """Say which quality was claimed and measured within the budget, or why the second isn't."""
+    benchmark, report = case.benchmark, case.report
+    why = why_not_timed(report, hardware_class=case.require_claim().system.hardware_class)
+    if why is not None:
+        return why
+    at = [evaluation_at_target(benchmark, run) for run in report.runs]
+    sides = {
+        "claimed": [run.best_quality for run in case.runs],
+        "measured": [None if found is None else found.quality for found in at],
+    }
+    known = {name: [each for each in side if each is not None] for name, side in sides.items()}
+    numbers = {name: mean(side) for name, side in known.items() if side}
+    words = ", ".join(f"{name} {figure:.4g}" for name, figure in numbers.items())
+    message = f"{benchmark.target.called} within the budget: {words or 'none'}"
+    return Reason("quality_compared", "note", message, numbers)
 
 
 def why_not_timed(report: ReplayReport, *, hardware_class: str) -> Reason | None:

@@ -19,6 +19,7 @@ ReasonCode = Literal[
     "hardware_differs",
     "noisy_host",
     "time_not_compared",
+    "quality_compared",
     "claim_has_no_time",
     "below_entropy",
     "precision_agrees",

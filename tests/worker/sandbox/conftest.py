@@ -118,6 +118,7 @@ def run_in(
     on_start=lambda _: None,
     on_ask=lambda _: None,
     stop=lambda: False,
+    budget_seconds=None,
 ):
     folder = parent / "package"
     folder.mkdir(exist_ok=True)
@@ -132,5 +133,5 @@ def run_in(
         limits=limits,
         backend=backend,
     )
-    given = replace(course(score), prediction=prediction)
+    given = replace(course(score), prediction=prediction, budget_seconds=budget_seconds)
     return race(order, given, seed=7, on_start=on_start, on_ask=on_ask, stop=stop)
