@@ -124,7 +124,7 @@ def test_later_version_has_a_ninth_workload(board, scored):
         ("accumulated_submission_time,validation/bleu\n1,\n", "not_finite", "an empty cell"),
         ("accumulated_submission_time,validation/bleu\n1,inf\n", "not_finite", "got inf"),
         ("accumulated_submission_time,validation/bleu\nnan,40\n", "bad_value", "'nan'"),
-        ("", "empty_log", "empty"),
+        ("", "bad_value", "an empty file"),
     ],
 )  # fmt: skip
 def test_wrong_table_is_named(board, scored, table, code, words):

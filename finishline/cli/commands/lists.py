@@ -4,7 +4,6 @@ Organisers keep lists in files: a class to invite, and a book of prices.
 """
 
 import csv
-import io
 import math
 import re
 import sys
@@ -24,12 +23,13 @@ from finishline.cli.screen import Screen, as_it_is
 from finishline.client.errors import Problem
 from finishline.rules.benchmarks.prices import Price
 from finishline.rules.errors import RuleError
+from finishline.rules.logs.source import read_csv
 from finishline.rules.table import read_table
-from finishline.rules.text import count_text, refuse_utf16
+from finishline.rules.text import count_text
 
 LIMIT_BYTES = 16 * 1024 * 1024
 MOST_PEOPLE = 2000
-DELIMITERS = ",;\t"
+DELIMITERS = (",;\t",)
 NAMES = ("name", "full name", "student", "user", "login")
 EMAILS = ("email", "e-mail", "mail", "e-mail address", "email address")
 EMAIL = re.compile(r"[^@\s,;]+@[^@\s,;]+\.[^@\s,;]+")
@@ -39,11 +39,10 @@ NUMBERS = {"usd_per_hour": float, "supersedes": int}
 HOURS_PER_YEAR = 8760
 
 
-def read_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+def read_rows(path: Path) -> Iterator[tuple[int | None, dict[str, str]]]:
     """The rows of a CSV by its header, each with its line, without empty cells and rows.
 
-    Spreadsheets put commas, semicolons or tabs between cells. Raises CliError, or RuleError with
-    the line that is wrong.
+    Raises CliError, or RuleError with the line that is wrong.
     """
     try:
         if path.stat().st_size > LIMIT_BYTES:
@@ -52,34 +51,12 @@ def read_rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise CliError(f"Cannot read {path} ({why}). Expected a CSV with a header.") from error
-    refuse_utf16(content, file=path.name)
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        text = content.decode("cp1252", errors="replace")  # As spreadsheets of Windows save CSV.
-    delimiter = max(DELIMITERS, key=text.partition("\n")[0].count)
-    # strict: a quote that is never closed would take the rest of the file for one cell.
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
-    try:
-        header = [name.strip().casefold() for name in next(reader, [])]
-        twice = next((name for name in header if name and header.count(name) > 1), None)
-        if not header or twice:
-            found = f"{twice!r} twice" if twice else "no header"
-            raise RuleError(found, file=path.name, line=1, expected="a name for each column")
-        for cells in reader:
-            found_cells = [cell.strip() for cell in cells]
-            if not any(found_cells):
-                continue
-            if len(cells) != len(header):
-                raise RuleError(
-                    count_text(len(cells), "cell"), file=path.name, line=reader.line_num,
-                    expected=f"{len(header)}, one for each column of the header",
-                )  # fmt: skip
-            named = zip(header, found_cells, strict=True)
-            yield reader.line_num, {name: cell for name, cell in named if cell}
-    except csv.Error as error:
-        line = reader.line_num
-        raise RuleError(str(error), file=path.name, line=line, expected="CSV") from error
+    table = read_csv(content, file=path.name, separators=DELIMITERS, fewest=1)
+    if twice := sorted(table.repeated - {""}):
+        found, expected = f"{twice[0]!r} twice", "a name for each column"
+        raise RuleError(found, file=path.name, line=1, expected=expected)
+    for row in table.rows:
+        yield row.line, {name.casefold(): str(cell) for name, cell in row.cells.items()}
 
 
 Student = tuple[str | None, str | None]  # A name to propose and a mail address, or one of them.
@@ -92,7 +69,7 @@ def read_class(path: Path, *, domain: str | None = None) -> tuple[list[Student],
     """
     students: list[Student] = []
     notes, problems = [], []
-    seen: dict[str, int] = {}
+    seen: dict[str, int | None] = {}
     for line, row in read_rows(path):
         email = next((row[column] for column in EMAILS if column in row), None)
         named = next((row[column] for column in NAMES if column in row), "")

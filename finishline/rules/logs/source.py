@@ -327,19 +327,30 @@ def _counts(
     return epoch, [source.checked(row, epoch, 0, MAX_COUNT) for row in having if row is not None]
 
 
-def read_csv(content: bytes, *, file: str) -> Source:
+def read_csv(
+    content: bytes, *, file: str, separators: Sequence[str] = SEPARATORS, fewest: int = 2
+) -> Source:
     """The rows of a table with a header. Raises LogFormatError naming the line."""
+    if not content.strip():
+        raise LogFormatError("an empty file", file=file, expected="a header and rows")
     refuse_other_content(content, name=file)
-    # numpy.savetxt puts a # before the names.
-    text = content.decode("utf-8-sig", "replace").lstrip("# ")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = content.decode("cp1252", "replace")  # As spreadsheets of Windows save CSV.
+    text = text.lstrip("# ")  # numpy.savetxt puts a # before the names.
     stated = re.match(r'"?sep=(.)"?\r?\n', text)  # A line of Excel.
     first = re.search(r"[^\r\n]*[^\s][^\r\n]*", text)
     header = re.sub(r'"[^"]*"', "", first[0] if first else "")
-    group = next((each for each in SEPARATORS if set(each) & set(header)), ",")
+    group = next((each for each in separators if set(each) & set(header)), ",")
     separator = stated[1] if stated else max(group, key=header.count)
     csv.field_size_limit(sys.maxsize)  # The module's own limit is the process's, and others set it.
+    # strict: a quote that is never closed would take the rest of the file for one cell.
     table = csv.reader(
-        io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=separator == " "
+        io.StringIO(text, newline=""),
+        delimiter=separator,
+        skipinitialspace=separator == " ",
+        strict=True,
     )
     try:
         records = (
@@ -349,8 +360,9 @@ def read_csv(content: bytes, *, file: str) -> Source:
             next(records)
         names = next(records, (1, []))[1]
         is_json = header.lstrip().startswith("{")
-        if is_json or not 1 < len(names) <= MOST_COLUMNS:
-            expected = f"a header of 2 to {MOST_COLUMNS:,} names, with commas or semicolons between"
+        if is_json or not fewest <= len(names) <= MOST_COLUMNS:
+            limits = f"{fewest} to {MOST_COLUMNS:,} names"
+            expected = f"a header of {limits}, with commas or semicolons between"
             message = (
                 "JSON" if is_json else f"{count_text(len(names), 'column')}: {names_text(names)}"
             )
