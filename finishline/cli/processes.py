@@ -84,31 +84,21 @@ def end(process: "subprocess.Popen[bytes]", *, limit_seconds: float = 5.0) -> No
     process.wait()
 
 
-def child_events(
-    command: Sequence[str],
-    *,
-    environment: Mapping[str, str] | None = None,
-    say: Callable[[str], None] | None = None,
-) -> Iterator[dict[str, Any]]:
+def child_events(command: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield the events of a child process, which writes each as a line with a JSON object.
 
-    The last is of kind `exit`, with the `code` and the last line that the child `said`. Other lines
-    are skipped. With `say`, standard error comes in turn with the events, and `say` takes each line
-    that is no event. The child ends when the caller stops asking.
+    The last is of kind `exit`, with the `code` and the last line that the child `said` on standard
+    error. Other lines are skipped. The child ends when the caller stops asking.
     """
     said = ""
     with tempfile.TemporaryFile() as errors:
-        stderr = errors if say is None else subprocess.STDOUT
-        child = spawn(command, environment=environment, stdout=subprocess.PIPE, stderr=stderr)
+        child = spawn(command, stdout=subprocess.PIPE, stderr=errors)
         try:
             assert child.stdout is not None  # noqa: S101  (it was asked for just above)
             for line in child.stdout:
-                event = _event(line)
-                if event is not None:
-                    yield event
-                elif say is not None:
-                    said = line.decode(errors="replace").rstrip()
-                    say(said)
+                with contextlib.suppress(ValueError, RecursionError):
+                    if isinstance(event := json.loads(line), dict):
+                        yield event
             code = child.wait()
         finally:
             end(child)
@@ -118,14 +108,6 @@ def child_events(
         for line in errors:
             said = line.decode(errors="replace").strip() or said
     yield {"kind": "exit", "code": code, "said": said.removeprefix("error: ")}
-
-
-def _event(line: bytes) -> dict[str, Any] | None:
-    try:
-        event = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return event if isinstance(event, dict) else None
 
 
 # Programs of a worker's box, and the meanings of their exit codes.

@@ -108,13 +108,11 @@ PIECE = re.compile(
 )
 
 
-def parse_toml(
-    content: bytes, *, file: str, error: type[RuleError] = RuleError, most_bytes: int = MOST_BYTES
-) -> dict[str, Any]:
+def parse_toml(content: bytes, *, file: str, error: type[RuleError] = RuleError) -> dict[str, Any]:
     """The table that TOML text holds. Raises `error` naming the file and, where known, the line."""
-    if len(content) > most_bytes:
+    if len(content) > MOST_BYTES:
         message = f"{len(content)} bytes"
-        raise error(message, file=file, expected=f"TOML of at most {most_bytes} bytes")
+        raise error(message, file=file, expected=f"TOML of at most {MOST_BYTES} bytes")
     refuse_utf16(content, file=file, error=error)
     try:
         text = content.decode("utf-8")

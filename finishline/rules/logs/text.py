@@ -130,32 +130,32 @@ _NOT_FINITE = re.compile(
 _KEY = re.compile(rb'"([^"]*)"\s*:')
 
 
-def parse_json(text: bytes, *, file: str, line: int | None = None) -> Any:
+def parse_json(text: bytes, *, file: str) -> Any:
     """The value of a JSON text, bytes that are not UTF-8 replaced.
 
-    `line` is where the text stands in its file, None if it is the file. Raises LogFormatError on
-    broken JSON, on NaN, Infinity or a number no float can hold (code "not_finite", if nothing else
-    is wrong), and on deep nesting.
+    Raises LogFormatError on broken JSON, on NaN, Infinity or a number no float can hold (code
+    "not_finite", if nothing else is wrong), and on deep nesting.
     """
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         refuse_utf16(text, file=file, error=LogFormatError)
         if (repaired := replace_bad_bytes(text)) != text:
-            return parse_json(repaired, file=file, line=line)
+            return parse_json(repaired, file=file)
         code = "bad_json"
         with suppress(orjson.JSONDecodeError):
-            orjson.loads(with_finite_numbers(text))
+            # With 0 in place of NaN, infinities and numbers that no float can hold.
+            orjson.loads(_NOT_FINITE.sub(rb"\g<1>0", text))
             code = "not_finite"
         raise LogFormatError(
             f"broken JSON: {error.msg} (column {error.colno})",
             file=file,
-            line=line or error.lineno,
+            line=error.lineno,
             expected="JSON, which has no NaN or Infinity",
             code=code,
         ) from error
     if text.count(b"[") + text.count(b"{") > MAX_DEPTH:
-        refuse_deep(value, file=file, line=line)
+        refuse_deep(value, file=file)
     return value
 
 
@@ -176,17 +176,12 @@ def parse_json_object(content: bytes, *, file: str) -> dict[str, Any]:
     return value
 
 
-def with_finite_numbers(text: bytes) -> bytes:
-    """The text with 0 in place of NaN, infinities and numbers that no float can hold."""
-    return _NOT_FINITE.sub(rb"\g<1>0", text)
-
-
 def replace_bad_bytes(text: bytes) -> bytes:
     """The text with every byte that is not UTF-8 replaced by the replacement character."""
     return text.decode("utf-8", "replace").encode("utf-8")
 
 
-def refuse_repeated_keys(text: bytes, *, file: str, line: int | None = None) -> None:
+def refuse_repeated_keys(text: bytes, *, file: str) -> None:
     """Raise LogFormatError if one object of a text, which parsed, has a key twice.
 
     Readers differ in which of the two they believe. Without a backslash a look at the quotes
@@ -202,7 +197,6 @@ def refuse_repeated_keys(text: bytes, *, file: str, line: int | None = None) -> 
                 raise LogFormatError(
                     f"a key that appears {times} times",
                     file=file,
-                    line=line,
                     field=name[:100],
                     expected="each key once",
                     code="repeated_key",
@@ -213,7 +207,7 @@ def refuse_repeated_keys(text: bytes, *, file: str, line: int | None = None) -> 
     )
 
 
-def refuse_deep(value: Any, *, file: str, line: int | None = None) -> None:
+def refuse_deep(value: Any, *, file: str) -> None:
     """Raise LogFormatError if a JSON value is nested more than MAX_DEPTH levels deep."""
     level = [value]
     for _ in range(MAX_DEPTH):
@@ -228,7 +222,6 @@ def refuse_deep(value: Any, *, file: str, line: int | None = None) -> None:
     raise LogFormatError(
         f"JSON nested more than {MAX_DEPTH} levels deep",
         file=file,
-        line=line,
         expected=f"at most {MAX_DEPTH} levels",
         code="deep_json",
     )

@@ -47,10 +47,10 @@ class Manifest(BaseModel):
     factors: Mapping[Factor, Line] | None = Field(None, max_length=8)
 
 
-def read_manifest(content: bytes, *, file: str = FILE) -> Manifest:
+def read_manifest(content: bytes) -> Manifest:
     """Read `training.toml`. Raises a RuleError that lists every problem with file and field."""
-    table = parse_toml(content, file=file, error=PackageError)
-    return read_table(Manifest, table, file=file, error=PackageError)
+    table = parse_toml(content, file=FILE, error=PackageError)
+    return read_table(Manifest, table, file=FILE, error=PackageError)
 
 
 NAME = re.compile(

@@ -159,8 +159,8 @@ def test_a_log_with_an_unsafe_name_is_refused_unread(parse):
 )
 def test_what_is_no_json_is_refused_with_its_line(text):
     with pytest.raises(LogFormatError, match="broken JSON") as caught:
-        parse_json(text, file="f", line=7)
-    assert (caught.value.file, caught.value.line) == ("f", 7)
+        parse_json(text, file="f")
+    assert (caught.value.file, caught.value.line) == ("f", 1)
 
 
 def test_a_whole_file_names_the_line_that_is_broken():
@@ -197,8 +197,8 @@ def test_a_key_twice_in_one_object_is_refused(text, key):
         refuse_repeated_keys(text, file="f")
         return
     with pytest.raises(LogFormatError, match="2 times") as caught:
-        refuse_repeated_keys(text, file="f", line=4)
-    assert (caught.value.field, caught.value.line) == (key, 4)
+        refuse_repeated_keys(text, file="f")
+    assert (caught.value.field, caught.value.file) == (key, "f")
 
 
 MEBIBYTE = 1024 * 1024
