@@ -45,9 +45,22 @@ class Documents:
         """Documents other than the index and the decisions, in the order of the index."""
         return [d for d in self.by_name.values() if d.name != INDEX and not is_decision(d.name)]
 
-    def decisions(self) -> list[Document]:
-        """The decision records, the first one first."""
-        return [document for document in self.by_name.values() if is_decision(document.name)]
+    def parts(self) -> list[tuple[str, list[Document]]]:
+        """Documents under the headings of the index that link to them. Others come last."""
+        linked = self.by_name[INDEX].page if INDEX in self.by_name else None
+        found: dict[str, list[Document]] = {}
+        for document in self.chapters():
+            above = ""
+            if linked is not None and (at := linked.html.find(f'href="{document.address}"')) >= 0:
+                for heading in linked.headings:
+                    if linked.html.find(f'id="{heading.anchor}"') < at:
+                        above = heading.words
+            found.setdefault(above, []).append(document)
+        return list(found.items())
+
+    def find(self, name: str) -> Document | None:
+        """The document of that name, or the index of a folder of that name."""
+        return self.by_name.get(name) or self.by_name.get(f"{name}/{INDEX}")
 
 
 def is_decision(name: str) -> bool:
@@ -57,7 +70,7 @@ def is_decision(name: str) -> bool:
 
 def address(name: str) -> str:
     """The path of a document by name. The index is the folder's own."""
-    return PREFIX if name == INDEX else f"{PREFIX}/{name}"
+    return f"{PREFIX}/{name}".removesuffix(f"/{INDEX}")
 
 
 @cache

@@ -73,17 +73,16 @@ def _page(services: ServicesDep, name: str) -> str:
     return render(
         "docs.html",
         document=_find(documents, name),
-        chapters=documents.chapters(),
-        decisions=documents.decisions(),
+        parts=documents.parts(),
     )
 
 
 def _find(documents: Documents, name: str) -> Document:
     if not documents.by_name:
         raise NotFoundError(NO_DOCUMENTS)
-    document = documents.by_name.get(name)
+    document = documents.find(name)
     if document is None:
-        raise NotFoundError(f"There is no document {name!r}; /docs lists them.")
+        raise NotFoundError(f"There is no document {name!r}. /docs lists them.")
     return document
 
 

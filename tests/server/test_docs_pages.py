@@ -34,7 +34,7 @@ class Anchors(HTMLParser):
 def addresses():
     for path in sorted(DOCS.rglob("*.md")):
         name = path.relative_to(DOCS).with_suffix("").as_posix()
-        yield "/docs" if name == "README" else f"/docs/{name}"
+        yield f"/docs/{name}".removesuffix("/README")
 
 
 def test_every_document_is_a_page_and_every_link_of_it_leads_somewhere(client):
@@ -68,15 +68,26 @@ def test_every_link_of_the_readme_leads_to_a_file_and_a_part_of_it(client):
             assert part in Anchors(page.text).ids, f"{link}#{part}"
 
 
-def test_the_index_leads_to_every_document_and_lists_decisions_last(client):
-    page = client.get("/docs", headers=BROWSER).text
-    article = page[page.index("<article") : page.index("</article>")]
+def test_the_indexes_lead_to_every_document_and_every_decision(client):
+    def links(address):
+        page = client.get(address, headers=BROWSER).text
+        return set(Anchors(page[page.index("<article") : page.index("</article>")]).links)
 
-    links = Anchors(article).links
-    assert set(addresses()) - {"/docs"} <= set(links)
-    decisions = [place for place, link in enumerate(links) if "/decisions/" in link]
-    assert decisions == list(range(len(links) - len(decisions) - 1, len(links) - 1))
-    assert "<title>Documents · Finishline</title>" in page
+    decisions = {each for each in addresses() if each.startswith("/docs/decisions/")}
+    assert set(addresses()) - decisions - {"/docs"} <= links("/docs")
+    assert decisions <= links("/docs/decisions")
+    assert "/docs/decisions" in links("/docs")
+    assert not decisions & links("/docs")
+
+
+def test_the_documents_stand_below_their_headings_beside_each_page(client):
+    page = client.get("/docs/rules", headers=BROWSER).text
+    beside = page[page.index('<nav class="chapters"') :].split("</nav>")[0]
+
+    assert set(addresses()) - {each for each in addresses() if "/decisions" in each} <= set(
+        Anchors(beside).links
+    )
+    assert re.findall("<p>([^<]+)</p>", beside)[:2] == ["Read a board", "Submit"]
 
 
 def test_a_document_is_there_as_it_was_written(client):
@@ -105,7 +116,6 @@ def test_an_image_is_served_and_asked_for_once(client):
         "..%2f..%2fREADME.md",
         "images/..%2frules.md",
         "images/nothing.png",
-        "decisions",
         "%00",
     ],
 )

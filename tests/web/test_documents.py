@@ -95,9 +95,9 @@ def test_links_and_images_are_led():
 
 
 def test_code_is_text():
-    page = markdown_page("```\na < b && c\n```\n")
+    html = markdown_page("```\na < b && c\n```\n").html
 
-    assert page.html == '<pre class="command"><code>a &lt; b &amp;&amp; c\n</code></pre>\n'
+    assert html == '<pre class="command" tabindex="0"><code>a &lt; b &amp;&amp; c\n</code></pre>\n'
 
 
 def test_option_keeps_its_hyphens():
