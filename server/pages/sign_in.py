@@ -14,7 +14,6 @@ from server.base.database import utc_now
 from server.base.errors import NotFoundError, NotSignedInError, ServerError, UsedUpError
 from server.base.models import Invitation, Token, User
 from server.base.services import Services, ServicesDep, site_address
-from server.base.settings import Settings
 from server.notices.messages import find_by_link
 from server.notices.outbox import give_up
 from server.notices.subscriptions import confirm
@@ -69,7 +68,6 @@ def sign_in_page(
     out: bool = False,
 ) -> Response:
     """The form that asks for a token."""
-    settings = services.settings
     if signed_in_or_none(request, services) is not None:
         return RedirectResponse(own_page(following), status_code=303)
     if request.headers.get("sec-fetch-site") == "cross-site":
@@ -77,8 +75,8 @@ def sign_in_page(
         # ours asks again.
         again = urlencode({"next": own_page(following)})
         return HTMLResponse(render("openid.html", address=f"{SIGN_IN}?{again}"))
-    response = _sign_in_page(settings, following, signed_out=out)
-    clear_mark(response, request, settings)
+    response = _sign_in_page(request, services, following, signed_out=out)
+    clear_mark(response, request, services.settings)
     return response
 
 
@@ -92,15 +90,13 @@ def sign_in(request: Request, services: ServicesDep, sent: FieldsDep) -> Respons
     except NotSignedInError as error:
         if wait := services.of(FailedSignIns).wait_seconds(address):
             why = f"Too many tokens were refused. Try again in {count_text(wait, 'second')}."
-            again = {"Retry-After": str(wait)}
-            return _sign_in_page(
-                services.settings, sent.get("next"), error=why, status=429, headers=again
-            )
-        log.warning("a sign-in from %s was refused", address)
-        headers = {"WWW-Authenticate": "Bearer"}
-        return _sign_in_page(
-            services.settings, sent.get("next"), error=error.detail, status=401, headers=headers
-        )
+            status, headers = 429, {"Retry-After": str(wait)}
+        else:
+            log.warning("a sign-in from %s was refused", address)
+            why, status, headers = error.detail, 401, {"WWW-Authenticate": "Bearer"}
+        page = _sign_in_page(request, services, sent.get("next"), error=why, status=status)
+        page.headers.update(headers)
+        return page
     note_use(services.database, token)
     begin_session(request, token)
     response = RedirectResponse(own_page(sent.get("next")), status_code=303)
@@ -110,7 +106,7 @@ def sign_in(request: Request, services: ServicesDep, sent: FieldsDep) -> Respons
 
 def _find_token(services: Services, secret: str) -> Token:
     if not secret:
-        raise NotSignedInError("Type or paste your token; it begins with fl_.")
+        raise NotSignedInError("Type or paste your token. It begins with fl_.")
     return find_token(services.database, secret)
 
 
@@ -132,23 +128,25 @@ def sign_out(
 
 
 def _sign_in_page(
-    settings: Settings,
+    request: Request,
+    services: Services,
     following: str | None,
     *,
     signed_out: bool = False,
     error: str | None = None,
     status: int = 200,
-    headers: dict[str, str] | None = None,
 ) -> HTMLResponse:
-    context: dict[str, Any] = {
-        "next": own_page(following),
-        "out": signed_out,
-        "error": error,
-        "provider": settings.oidc_name if settings.oidc_issuer is not None else None,
-        "registers": settings.self_registration,
-    }
-    page = render("console/sign_in.html", **context)
-    return HTMLResponse(page, status_code=status, headers=headers)
+    settings = services.settings
+    page = render(
+        "console/sign_in.html",
+        next=own_page(following),
+        out=signed_out,
+        error=error,
+        provider=settings.oidc_name if settings.oidc_issuer is not None else None,
+        registers=settings.self_registration,
+        is_local=request.url.hostname in ("127.0.0.1", "localhost"),
+    )
+    return HTMLResponse(page, status_code=status)
 
 
 BEGIN = SIGN_IN + "/with"
@@ -224,7 +222,7 @@ def _sign_in(
 
 def _require_provider(services: Services) -> None:
     if services.settings.oidc_issuer is None:
-        raise NotFoundError("This server has no OpenID provider; sign in with a token.")
+        raise NotFoundError("This server has no OpenID provider. Sign in with a token.")
 
 
 JOIN = "/join/{code}"
