@@ -86,7 +86,7 @@ ChartQueryDep = Annotated[ChartQuery, Query()]
 
 View = dict[str, Any]
 RECORDS_OF_ALL = (
-    "Records belong to the official ranking of all submissions; only the filter by division "
+    "Records belong to the official ranking of all submissions. Only the filter by division "
     "applies here."
 )
 
@@ -255,7 +255,7 @@ def board_chart_page(
 def find_chart(name: str) -> BoardChart:
     """A chart by its name. Raises NotFoundError naming those there are."""
     if name not in BY_NAME:
-        raise NotFoundError(f"There is no chart {name!r}; there are: {', '.join(BY_NAME)}.")
+        raise NotFoundError(f"There is no chart {name!r}. There are: {', '.join(BY_NAME)}.")
     return BY_NAME[name]
 
 

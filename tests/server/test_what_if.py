@@ -197,7 +197,7 @@ def test_every_chart_has_a_figure_and_a_page_with_the_same_as_a_table(two_system
     board = client.get("/benchmarks/digits").text
     assert 'href="/benchmarks/digits/charts?division=closed&amp;round=archive"' in board
     first = client.get(f"{PAGE}?division=closed").text
-    assert f'data-chart="{PAGE}/pareto.json?division=closed"' in first
+    assert f'data-chart="{PAGE}/curves.json?division=closed"' in first
     for name in NAMES:
         page = client.get(f"{PAGE}/{name}")
         assert page.status_code == 200, name
@@ -275,7 +275,7 @@ def test_times_are_set_against_what_is_asked_for(two_systems, client):
     assert figure(client, "pareto", against="quality")["layout"]["xaxis"]["title"]["text"] == (
         "Best quality"
     )
-    assert "No latency measured yet" in client.get(f"{PAGE}/pareto?against=latency").text
+    assert "No latency is measured yet" in client.get(f"{PAGE}/pareto?against=latency").text
     assert client.get(f"{PAGE}/pareto.json?against=luck").status_code == 422
 
 
@@ -306,5 +306,5 @@ def test_an_unknown_chart_is_404_and_names_those_there_are(client):
     response = client.get(f"{PAGE}/pie.json")
 
     assert response.status_code == 404
-    assert "pareto, records" in response.json()["detail"]
+    assert "curves, records" in response.json()["detail"]
     assert client.get("/benchmarks/mnist/charts/pareto").status_code == 404

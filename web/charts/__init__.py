@@ -32,17 +32,13 @@ class BoardChart:
 
 CHARTS = (
     BoardChart(
-        "pareto",
-        "Trade-offs",
-        "Time against cost, energy, quality or latency",
-        "On the line, no entry is better in both",
-        "board",
-        lambda v: pareto_chart(
-            v["board"],
-            v["against"],
-            lower_quality=v["target"]["direction"] == "lower",
-            time=v["time"],
-        ),
+        "curves",
+        "Convergence",
+        "Convergence",
+        "Quality of every run against time and epochs, with the target and the reference",
+        "curves",
+        lambda v: board_curves_chart(v["sets"], v["target"], v["reference"], time=v["time"]),
+        selected=3,
     ),
     BoardChart(
         "records",
@@ -53,27 +49,18 @@ CHARTS = (
         lambda v: records_chart(v["divisions"], v["note"], time=v["time"]),
     ),
     BoardChart(
-        "curves",
-        "Convergence",
-        "Convergence",
-        "Quality of every run against time and epochs, with the target and the reference",
-        "curves",
-        lambda v: board_curves_chart(v["sets"], v["target"], v["reference"], time=v["time"]),
-        selected=3,
-    ),
-    BoardChart(
         "distribution",
         "Spread",
         "Spread of runs",
-        "Every run as a dot; from four runs up a box around the middle half, with the median",
+        "Every run as a dot. From four runs up a box holds the middle half, with the median",
         "runs",
         lambda v: distribution_chart(v["sets"], time=v["time"]),
         selected=15,
     ),
     BoardChart(
         "survival",
-        "Finished by t",
-        "Share of runs finished by time t",
+        "Share finished",
+        "Share of runs finished over time",
         "A run that never reaches the target keeps the share below 100 %",
         "runs",
         lambda v: survival_chart(v["sets"], time=v["time"]),
@@ -86,6 +73,19 @@ CHARTS = (
         "Systems of one submitter with the same accelerator, against perfect scaling",
         "board",
         lambda v: scaling_chart(v["board"], time=v["time"]),
+    ),
+    BoardChart(
+        "pareto",
+        "Trade-offs",
+        "Time against cost, energy, quality or latency",
+        "On the line, no entry is better in both",
+        "board",
+        lambda v: pareto_chart(
+            v["board"],
+            v["against"],
+            lower_quality=v["target"]["direction"] == "lower",
+            time=v["time"],
+        ),
     ),
 )
 BY_NAME = {chart.name: chart for chart in CHARTS}

@@ -109,7 +109,7 @@ def left_out(runs: Sequence[View]) -> str | None:
     shown = sum(len(run["curve"]) for run in runs)
     if shown == known:
         return None
-    return f"{shown:,} of {known:,} evaluations are shown, evenly spaced; the logs have all."
+    return f"{shown:,} of {known:,} evaluations are shown, evenly spaced. The logs have all."
 
 
 def evaluations_table(runs: Iterable[tuple[str, View]], target: View, *, first: str) -> Table:

@@ -282,7 +282,7 @@ def quality_axis(target: View) -> dict[str, Any]:
 
 
 def target_lines(target: View) -> list[dict[str, Any]]:
-    """The quality target across the whole plot, with its value beside it. None with a budget."""
+    """The quality target across the whole plot, with its value at its end. None with a budget."""
     if target.get("budget_seconds") is not None:
         return []
     value = target["value"]
@@ -295,7 +295,7 @@ def target_lines(target: View) -> list[dict[str, Any]]:
         "y0": value,
         "y1": value,
         "line": {"width": 1.5, "dash": "dash"},
-        "label": {"text": f"target {value:g}", "textposition": "start", "yanchor": "top"},
+        "label": {"text": f"{value:g}"},
     }
     return [shape]
 
@@ -325,15 +325,16 @@ def series_marks(order: int) -> dict[str, Any]:
 
 
 def names_of(entries: Sequence[View], written: Callable[[object], str] = label) -> dict[str, str]:
-    """A name for each of a few board entries: rank, hardware, and the word that tells most apart.
+    """A name for each of a few board entries: rank, title, and the word that tells most apart.
 
     It is `written` for Plotly unless told otherwise. A template escapes for itself.
     """
     ways = (
-        [hardware(entry) for entry in entries],
-        [f"{hardware(entry)}, {byline(entry)}" for entry in entries],
-        [f"{hardware(entry)}, {entry['system']['name']}" for entry in entries],
-        [f"{hardware(entry)}, {entry['model']}" for entry in entries],
+        [entry_title(entry) for entry in entries],
+        [f"{entry_title(entry)}, {byline(entry)}" for entry in entries],
+        [f"{entry_title(entry)}, {hardware(entry)}" for entry in entries],
+        [f"{entry_title(entry)}, {entry['system']['name']}" for entry in entries],
+        [f"{entry_title(entry)}, {entry['model']}" for entry in entries],
     )
     chosen = max(ways, key=lambda names: len(set(names)))
     ranks = ["" if entry["rank"] is None else f"{entry['rank']}. " for entry in entries]

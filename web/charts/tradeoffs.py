@@ -1,4 +1,4 @@
-"""The chart of a leaderboard: time against a second figure, or times and their intervals."""
+"""The chart of a leaderboard's times against a second figure."""
 
 import math
 from collections import Counter
@@ -23,7 +23,6 @@ from web.charts.parts import (
     evidence_group,
     label,
     line,
-    rows_axis,
     time_axis,
     told,
 )
@@ -32,7 +31,6 @@ from web.names import accelerator_of_system, hardware_words
 
 VENDORS = ("NVIDIA", "AMD", "Google", "Intel")
 MOST_POINTS = 500
-MOST_INTERVALS = 25
 FEWEST_POINTS = 2
 ONE_POINT = "A chart needs two entries."
 
@@ -59,7 +57,7 @@ AGAINST = {
         "Cost to accuracy (USD)",
         "cost_usd",
         money,
-        "No prices given, so there is no cost chart. Try your own price on the leaderboard.",
+        "No submission here has a price, so none has a cost. Try your own price on the board.",
         prefix="$",
     ),
     "energy": Against(
@@ -67,21 +65,21 @@ AGAINST = {
         "Energy to accuracy (joules)",
         "energy_joules",
         _joules,
-        "No energy measured yet: a replay on a machine with an energy counter measures it.",
+        "No energy is measured yet. A replay on a machine with an energy counter measures it.",
     ),
     "quality": Against(
         "quality",
         "Best quality",
         "quality",
         number,
-        "No best quality given, so there is no chart of it.",
+        "No submission here states its best quality.",
     ),
     "latency": Against(
         "measured latency",
         "Latency of one item, as measured (ms)",
         "measured_latency_ms",
         milliseconds,
-        "No latency measured yet: a latency verification measures it.",
+        "No latency is measured yet. An organiser can ask for it.",
     ),
 }
 
@@ -95,8 +93,7 @@ def pareto_chart(
 ) -> Chart:
     """Time to accuracy against a second figure, with the entries that nothing beats in both.
 
-    Where no ranked entry has a cost, the times and their intervals, best on top. A higher quality
-    is better unless `lower_quality` says otherwise. Of the others less is better.
+    A higher quality is better unless `lower_quality` says otherwise. Of the others less is better.
     """
     ranked = [e for e in board["entries"] if e["rank"] is not None and e["tta_seconds"] is not None]
     kind = AGAINST[against]
@@ -105,8 +102,6 @@ def pareto_chart(
     more_is_better = against == "quality" and not lower_quality
     front = front_entries(known, kind.key, more_is_better=more_is_better)
     rows = _table(ranked, {entry["submission_id"] for entry in front}, kind, time)
-    if against == "cost" and not known:
-        return _interval_chart(ranked, rows, time)
     if len(known) < FEWEST_POINTS:
         return empty(ONE_POINT if known else kind.missing, rows)
     drawn = thin_entries(known, front)
@@ -179,36 +174,6 @@ def thin_entries(entries: Sequence[View], front: Sequence[View]) -> list[View]:
     sample = even_sample(others, MOST_POINTS - len(names))
     names |= {entry["submission_id"] for entry in sample}
     return [entry for entry in entries if entry["submission_id"] in names]
-
-
-def _interval_chart(ranked: Sequence[View], rows: Table, time: TimeFormat) -> Chart:
-    entries = ranked[:MOST_INTERVALS]
-    if len(entries) < FEWEST_POINTS:
-        return empty(ONE_POINT if entries else "No submission is ranked here yet.", rows)
-    known = [
-        (row, entry["tta_low_seconds"], entry["tta_high_seconds"])
-        for row, entry in enumerate(entries)
-        if None not in (entry["tta_low_seconds"], entry["tta_high_seconds"])
-    ]
-    whiskers = line(
-        "95 % interval of the mean",
-        [x for _, low, high in known for x in (low / time.scale, high / time.scale, None)],
-        [y for row, _, _ in known for y in (row, row, None)],
-        "front",
-    )
-    places = [(e["tta_seconds"] / time.scale, row, e) for row, e in enumerate(entries)]
-    meta = {"about": "Time to accuracy with the 95 % interval of its mean; no prices given"}
-    if len(ranked) > len(entries):
-        meta["note"] = f"The first {len(entries)} of {len(ranked):,} are shown."
-    times = [e["tta_seconds"] for e in entries] + [end for _, *ends in known for end in ends if end]
-    return chart(
-        [whiskers, *_dots(places, AGAINST["cost"], time)],
-        rows,
-        xaxis=time_axis(time, "Time to accuracy", times),
-        yaxis=rows_axis(entries),
-        height=150 + 34 * len(entries),
-        meta=meta,
-    )
 
 
 def _vendor(entry: View) -> str:

@@ -81,11 +81,16 @@
   };
 
   // A target is the finish line: two rows of squares.
-  const finishLine = (shape, colour) => [["3px,3px", 1.5], ["0px,3px,3px,0px", -1.5]].map(([dash, at], row) => ({
+  const finishLine = (shape, colour) => [["3px,3px", 1.5], ["0px,3px,3px,0px", -1.5]].map(([dash, at]) => ({
     ...shape, ysizemode: "pixel", yanchor: shape.y0, y0: at, y1: at,
-    line: { width: 3, dash, color: colour("ink") },
-    label: row ? undefined : { ...shape.label, font: { color: colour("ink"), size: 14 } },
+    line: { width: 3, dash, color: colour("ink") }, label: undefined,
   }));
+
+  // Its value stands at the line's end, outside of the plot.
+  const valueOf = (shape, colour) => ({
+    text: shape.label.text, showarrow: false, xref: "paper", x: 1, y: shape.y0,
+    xanchor: "left", xshift: 4, font: { color: colour("ink"), size: 14, weight: 600 },
+  });
 
   // The name of the vertical axis is a line of text above it.
   const nameOf = (axis, colour) => ({
@@ -96,10 +101,14 @@
   const paintLayout = (layout, data, colour) => ({
     ...layout,
     height: heightOf(layout, data),
+    margin: { ...layout.margin, ...(layout.shapes?.length && { r: 56 }) },
     font: { family: getComputedStyle(document.body).fontFamily, size: 14, color: colour("ink") },
     xaxis: { showgrid: false, showline: true, ticks: "outside", ...paintAxis(layout.xaxis, colour) },
     yaxis: { ...paintAxis(layout.yaxis, colour), title: { text: "" }, nticks: 6 },
-    annotations: [...(layout.annotations ?? []), nameOf(layout.yaxis, colour)],
+    annotations: [
+      ...(layout.annotations ?? []), nameOf(layout.yaxis, colour),
+      ...(layout.shapes ?? []).filter((shape) => shape.label).map((shape) => valueOf(shape, colour)),
+    ],
     shapes: (layout.shapes ?? []).flatMap((shape) => finishLine(shape, colour)),
     hoverlabel: { bgcolor: colour("surface"), bordercolor: colour("soft"), font: { color: colour("ink") }, align: "left" },
     dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom",
