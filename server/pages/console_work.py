@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import Query, Response
 from fastapi.responses import RedirectResponse
-from sqlalchemy import func, select
-from sqlalchemy.orm import Session, joinedload, selectinload
+from sqlalchemy import ColumnElement, func, select
+from sqlalchemy.orm import InstrumentedAttribute, Session, selectinload
 
 from finishline.api.verifications import ReplayFigures, VerificationComparison
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -17,7 +17,7 @@ from finishline.rules.verification.head_to_head import why_no_head_to_head
 from finishline.rules.verification.replay import cpu_share
 from server.base.database import utc_now
 from server.base.errors import ServerError
-from server.base.models import Attempt, Calibration, Pool, Submission, Verification
+from server.base.models import Calibration, Pool, Submission, Verification
 from server.base.services import Services
 from server.base.standing import (
     LISTED,
@@ -84,7 +84,7 @@ def overview(session: Session, services: Services, caller: Caller) -> Context | 
         "pending": pending_verdicts(session),
         "under_way": under_way(session),
         "out": workers_out(session),
-        "failed": failed_attempts(session),
+        "failed": failed_verifications(session),
         "calibrations": open_calibrations(session, services.benchmarks),
     }
 
@@ -117,12 +117,20 @@ def pending_verdicts(session: Session) -> list[Context]:
 
 def under_way(session: Session) -> list[Context]:
     """Queued and running verifications, the latest first, each with the model of its sides."""
+    return _lines(session, Verification.state.in_(OPEN), Verification.created_at)
+
+
+def failed_verifications(session: Session) -> list[Context]:
+    """The same of verifications that have no attempt left, of the last days."""
+    lately = Verification.ended_at >= utc_now() - LATELY
+    return _lines(session, (Verification.state == "failed") & lately, Verification.ended_at)
+
+
+def _lines(
+    session: Session, wanted: ColumnElement[bool], by: InstrumentedAttribute[Any]
+) -> list[Context]:
     rows = session.scalars(
-        select(Verification)
-        .where(Verification.state.in_(OPEN))
-        .order_by(Verification.created_at.desc())
-        .limit(MOST)
-        .options(*LISTED)
+        select(Verification).where(wanted).order_by(by.desc()).limit(MOST).options(*LISTED)
     )
     waits, found = Waits(session), []
     for row in rows:
@@ -140,30 +148,6 @@ def workers_out(session: Session) -> list[Context]:
         if (worker.drift is not None or not worker.alive)
         and worker.state != "stopping"
         and worker.last_seen_at >= since
-    ]
-
-
-def failed_attempts(session: Session) -> list[Context]:
-    """Attempts of the last days that ended without a report, the latest first."""
-    rows = session.scalars(
-        select(Attempt)
-        .where(Attempt.state.in_(("failed", "lost")), Attempt.ended_at >= utc_now() - LATELY)
-        .order_by(Attempt.ended_at.desc())
-        .limit(MOST)
-        .options(joinedload(Attempt.verification))
-    )
-    return [
-        {
-            "verification_id": row.verification_id,
-            "verification_state": row.verification.state,
-            "number": row.number,
-            "state": row.state,
-            "worker": row.worker,
-            "ended_at": row.ended_at,
-            "message": (row.failure or {}).get("message", "It ended without a message."),
-            "next_step": (row.failure or {}).get("next_step", "See the verification."),
-        }
-        for row in rows
     ]
 
 
@@ -368,7 +352,7 @@ def _side(
 
 def _settled(verification: Verification) -> str:
     if verification.decision is None:
-        return f"This verification is {verification.state}: it has no verdict to decide about."
+        return f"This verification is {verification.state}. It has no verdict to decide about."
     words = DECIDED[verification.decision]
     return f"The decision on this verdict was {words}: {verification.decision_reason}"
 

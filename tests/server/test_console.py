@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from finishline.rules.proof.hash_chain import check_chain
 from server.app import create_app
 from server.base.database import utc_now
-from server.base.models import Attempt, Calibration, WorkerRow
+from server.base.models import Calibration, Verification, WorkerRow
 from server.people.audit import Administrator, Subject, record
 from tests.support.pages import HOSTILE, ORIGIN, sign_in
 from tests.support.workers import greet_as_servers, say_hello
@@ -126,12 +126,13 @@ def test_the_overview_names_what_waits_and_the_next_step(
     say_hello(client, walter)
     body = {"benchmark": "digits", "batch_sizes": [64], "runs": 1}
     client.post("/api/v1/calibrations", json=body, headers=olivia.headers)
-    failure = {"kind": "infrastructure", "code": "x", "message": "The fan stopped.",
+    failure = {"kind": "infrastructure", "code": "node_lost", "message": "The fan stopped.",
                "next_step": "Mend the fan."}  # fmt: skip
     with database.write() as session:
         session.get_one(WorkerRow, "walter-1").drift = "5 % slower than its baseline"
-        attempt = session.query(Attempt).first()
-        attempt.state, attempt.failure, attempt.ended_at = "failed", failure, utc_now()
+        failed = session.get_one(Verification, waiting.first)
+        failed.state, failed.ended_at = "failed", utc_now()
+        failed.attempts[-1].failure = failure
     page = console.get("/console").text
 
     counts = re.findall(r'#([\w-]+)">[^<]+</a></dt><dd><b class="num">(\d+)</b>', page)
@@ -139,6 +140,7 @@ def test_the_overview_names_what_waits_and_the_next_step(
         "pending": "1", "under-way": "1", "out": "1", "failed": "1", "calibrations": "1",
     }  # fmt: skip
     assert f'href="/console/decide/{waiting.verification_id}"' in page
+    assert "Mend the fan." in page
 
 
 def test_what_is_confirmed_is_what_was_shown(

@@ -96,7 +96,7 @@ def test_files_are_previewed_and_sent_once(digits_submission, client, alice, set
     page = check(client, digits_submission)
 
     assert page.status_code == 200, page.text
-    assert "<b>none</b><small>of 1; claimed: not measured here" in page.text
+    assert "<b>none</b><small>of 1, claimed: not measured here" in page.text
     assert page.text.count("run_1.log") == 1
     assert listed(client, alice) == []
     assert not list((settings.artifacts_dir / "incoming").iterdir())

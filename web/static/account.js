@@ -1,4 +1,4 @@
-// Key / leads to the search. Says who is signed in: see server/people/callers.py.
+// Key / leads to the search, a button copies a secret. Says who is signed in: see server/people/callers.py.
 "use strict";
 (() => {
   const MARK = "finishline_signed_in=";
@@ -11,6 +11,14 @@
     event.preventDefault();
     field.focus();
   });
+  // A secret is copied by a button where the browser allows it.
+  for (const button of document.querySelectorAll("[data-copy]")) {
+    button.hidden = !navigator.clipboard;
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+      button.textContent = "Copied";
+    });
+  }
   if (!mark) return;
   try {
     const [role, ...name] = decodeURIComponent(mark.slice(MARK.length)).split(" ");

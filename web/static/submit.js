@@ -64,7 +64,7 @@
     for (const id of ["errors", "answer"]) {
       document.getElementById(id)?.remove();
       const part = page.getElementById(id);
-      if (part) form.before(part);
+      if (part) form.closest(".columns").before(part);
     }
     (document.getElementById("errors") ?? document.getElementById("answer"))?.focus();
   }
