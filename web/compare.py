@@ -1,6 +1,5 @@
-"""Submissions side by side: their differences in words, and which is significantly faster."""
+"""Submissions side by side: their names, their differences, and which is significantly faster."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,141 +29,74 @@ _LARGEST_RATIO, _BEYOND = 1e6, "more than a million"
 
 
 @dataclass(frozen=True)
-class Cell:
-    """Cell of a submission in a row. `note` is its figure as a multiple of the first's."""
-
-    text: str
-    note: str | None = None
-
-
-@dataclass(frozen=True)
 class Row:
-    """One property of every submission. `differs` is whether not all have the same."""
+    """A property with its text for each submission."""
 
     name: str
-    cells: tuple[Cell, ...]
-    differs: bool
+    texts: tuple[str, ...]
+
+    @property
+    def differs(self) -> bool:
+        """Whether not all submissions have the same."""
+        return len(set(self.texts)) > 1
 
 
-@dataclass(frozen=True)
-class Group:
-    """Rows that belong together."""
-
-    title: str
-    rows: tuple[Row, ...]
-
-
-@dataclass(frozen=True)
-class Against:
-    """One submission against another, from the first one's side. See the API's pair."""
-
-    p_faster: float | None
-    ratio: float | None
-    ratio_low: float | None
-    ratio_high: float | None
-    told_apart: bool
-
-
-def compare_link(ids: Sequence[str], **more: str) -> str:
+def compare_link(ids: Sequence[str]) -> str:
     """The address of a comparison."""
-    return "/compare?" + urlencode({"ids": ",".join(ids)} | more, safe=",")
+    return "/compare?" + urlencode({"ids": ",".join(ids)}, safe=",")
 
 
 def side_names(submissions: Sequence[View]) -> list[str]:
-    """A name for each compared submission: the fact that tells most of them apart.
-
-    Where one fact leaves some alike, others are added. Submissions that are alike in all of them
-    are named by hardware and submitter.
-    """
-    facts = [
-        [hardware(one) for one in submissions],
-        [str(one["model"]) for one in submissions],
-        [byline(one) for one in submissions],
-        [str(one["system"]["name"]) for one in submissions],
-        _differing_settings(submissions),
-        [day(one["submitted_on"] or one["submitted_at"]) for one in submissions],
-    ]
-    names = _told_apart_by(facts, max(facts, key=_distinct))
-    if _distinct(names) == 1:
-        return [f"{hardware(one)}, {byline(one)}" for one in submissions]
-    return names
+    """The title of each compared submission, with what tells equal titles apart."""
+    return _told_apart_by([entry_title(one) for one in submissions], submissions)
 
 
 def neighbour_names(rows: Sequence[View]) -> list[str]:
-    """A name for each neighbour on a board: its title and its submitter.
+    """The title and submitter of each neighbour on a board, with what tells equal ones apart."""
+    return _told_apart_by([f"{entry_title(row)} by {byline(row)}" for row in rows], rows)
 
-    Where that leaves some alike, what tells them apart is added.
-    """
-    names = [f"{entry_title(row)} by {byline(row)}" for row in rows]
-    facts = [
-        [str(row["model"]) for row in rows],
-        [str(row["system"]["name"]) for row in rows],
+
+def _told_apart_by(names: list[str], rows: Sequence[View]) -> list[str]:
+    """Names with each fact added that tells more of them apart."""
+    facts = (
+        map(byline, rows),
+        (str(row["model"]) for row in rows),
+        map(hardware, rows),
+        (str(row["system"]["name"]) for row in rows),
         _differing_settings(rows),
-        [day(row["submitted_on"] or row["submitted_at"]) for row in rows],
-    ]
-    return _told_apart_by(facts, names)
-
-
-def _told_apart_by(facts: Sequence[Sequence[str]], names: Sequence[str]) -> list[str]:
-    """Names with each of the facts added that tells more of them apart."""
+        (day(row["submitted_on"] or row["submitted_at"]) for row in rows),
+    )
     for fact in facts:
         pairs = zip(names, fact, strict=True)
         joined = [", ".join(part for part in both if part) for both in pairs]
-        if _distinct(joined) > _distinct(names):
+        if len(set(joined)) > len(set(names)):
             names = joined
-    return list(names)
-
-
-def _distinct(names: Sequence[str]) -> int:
-    return len(set(names))
+    return names
 
 
 def _differing_settings(submissions: Sequence[View]) -> list[str]:
     """The first settings in which the submissions differ, as in "batch_size 32"."""
     differing = [row for row in _settings(submissions) if row.differs][:MOST_SETTINGS]
     return [
-        ", ".join(f"{row.name} {row.cells[place].text}" for row in differing)
+        ", ".join(f"{row.name} {row.texts[place]}" for row in differing)
         for place in range(len(submissions))
     ]
 
 
-def comparison_groups(
+def comparison_rows(
     submissions: Sequence[View],
     target: View,
     ranks: Mapping[str, int | None],
     time: TimeFormat = SECONDS,
-) -> list[Group]:
-    """Every property that is compared, in groups. `ranks` are those in each one's division."""
+) -> list[Row]:
+    """Every property that a submission states. `ranks` are those in each one's division."""
     is_inference = submissions[0]["kind"] == "inference"
     result = (
         _inference(submissions, target) if is_inference else _training(submissions, target, time)
     )
-    rank = _row("Rank in its division", [ranks.get(s["id"]) for s in submissions], multiples=False)
-    groups = [
-        Group("Result", tuple(_told([rank, *result]))),
-        Group("System", tuple(_system(submissions))),
-    ]
-    settings = _settings(submissions)
-    if settings:
-        groups.append(Group("Hyperparameters", tuple(settings)))
-    groups.append(Group("Submission", tuple(_about(submissions))))
-    return groups
-
-
-def only_differences(groups: Sequence[Group]) -> list[Group]:
-    """The rows in which not all submissions have the same."""
-    left = [Group(g.title, tuple(row for row in g.rows if row.differs)) for g in groups]
-    return [group for group in left if group.rows]
-
-
-def against(pairs: Sequence[View], one: str, other: str) -> Against | None:
-    """A pair seen from `one`, whichever way round it is stored. None of one with itself."""
-    for pair in pairs:
-        if (pair["first"], pair["second"]) == (one, other):
-            return _seen(pair, turned=False)
-        if (pair["first"], pair["second"]) == (other, one):
-            return _seen(pair, turned=True)
-    return None
+    rank = _row("Rank in its division", [ranks.get(s["id"]) for s in submissions])
+    rows = [rank, *result, *_settings(submissions), *_system(submissions), *_about(submissions)]
+    return [row for row in rows if any(text != DASH for text in row.texts)]
 
 
 def pair_sentence(pair: View, comparison: View, names: Sequence[str] = LETTERS) -> str:
@@ -199,7 +131,7 @@ def pair_sentence(pair: View, comparison: View, names: Sequence[str] = LETTERS) 
         if needed and needed > min(runs)
         else ""
     )
-    seen = "" if high is None else f"; {unseen_gap_text((high / ratio - 1) * 100)}"
+    seen = "" if high is None else f", {unseen_gap_text((high / ratio - 1) * 100)}"
     return (
         f"These runs cannot tell {one} and {other} apart ({p}{seen}): {took}, which may be "
         f"chance.{tell}"
@@ -228,33 +160,6 @@ def _told_apart(pair: View, one: str, other: str, how: str) -> str:
     )
 
 
-def probability(value: float | None) -> str:
-    """A confidence as a figure that never reads as certainty."""
-    if value is None:
-        return DASH
-    if value > 0.999:
-        return "> 0.999"
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
-
-
-def _seen(pair: View, *, turned: bool) -> Against:
-    figures = [pair[name] for name in ("p_faster", "ratio", "ratio_low", "ratio_high")]
-    p, ratio, low, high = figures
-    if turned:
-        p = None if p is None else 1.0 - p
-        ratio, low, high = (_inverse(value) for value in (ratio, high, low))
-    return Against(p, ratio, low, high, pair["told_apart"])
-
-
-def _inverse(value: float | None) -> float | None:
-    return 1.0 / value if value else None
-
-
-def ratio(value: float) -> str:
-    """A ratio with three decimals, and in words where nobody reads its digits."""
-    return f"{value:.3f}" if value < _LARGEST_RATIO else _BEYOND
-
-
 def _ratio(value: float) -> str:
     return significant(value, 3) if value < _LARGEST_RATIO else _BEYOND
 
@@ -266,19 +171,17 @@ def _p(value: float) -> str:
 def _training(submissions: Sequence[View], target: View, time: TimeFormat) -> list[Row]:
     results = [s["result"] for s in submissions]
     measured = [s.get("measured") or {} for s in submissions]
-    return [
+    rows = [
         _row("Time to accuracy", [r["tta_seconds"] for r in results], time),
         _row("95 % interval", [
             time.interval(r["tta_low_seconds"], r["tta_high_seconds"]) or None for r in results]),
-        _row("As measured", [r["raw_tta_seconds"] for r in results], time),
-        _row("Coefficient of variation", [r["cv_percent"] for r in results], percent,
-             multiples=False),
+        _row("Coefficient of variation", [r["cv_percent"] for r in results], percent),
         _row("Runs that reached the target",
              [f"{r['reached']} of {r['started']}" for r in results]),
         _row("Epochs to target", [r["epochs_to_target"] for r in results], _three),
         _row("Convergence", [(r["rcp"] or {}).get("submission_mean") for r in results]),
         _row("Best quality", [r["best_quality"] for r in results],
-             lambda value: quality(value, target["unit"]), multiples=False),
+             lambda value: quality(value, target["unit"])),
         _row("Cost to accuracy", [r["cost_usd"] for r in results], money),
         _row("Precision claimed", [s["precision"] for s in submissions]),
         _row("Precision measured", [s["precision_measured"] for s in submissions]),
@@ -286,6 +189,10 @@ def _training(submissions: Sequence[View], target: View, time: TimeFormat) -> li
         _row("Latency measured", [s["measured_latency_ms"] for s in submissions], milliseconds),
         _row("Evidence", [evidence_words(s) for s in submissions]),
     ]  # fmt: skip
+    if any(r["raw_tta_seconds"] != r["tta_seconds"] for r in results):
+        before = _row("Before normalising", [r["raw_tta_seconds"] for r in results], time)
+        rows.insert(2, before)
+    return rows
 
 
 def _inference(submissions: Sequence[View], target: View) -> list[Row]:
@@ -295,14 +202,14 @@ def _inference(submissions: Sequence[View], target: View) -> list[Row]:
         _row("Latency measured", [s["measured_latency_ms"] for s in submissions], milliseconds),
         _row("Cost of 10,000 items", [r["cost_usd_per_10000"] for r in results], small_money),
         _row("Quality", [r["quality"] for r in results],
-             lambda value: quality(value, target["unit"]), multiples=False),
+             lambda value: quality(value, target["unit"])),
         _row("Evidence", [evidence_words(s) for s in submissions]),
     ]  # fmt: skip
 
 
 def _system(submissions: Sequence[View]) -> list[Row]:
     systems = [s["system"] for s in submissions]
-    rows = [
+    return [
         _row("System", [s["name"] for s in systems]),
         _row("Hardware class", [s["hardware_class"] for s in systems]),
         _row("Accelerator", [s["accelerator"] for s in systems]),
@@ -313,23 +220,18 @@ def _system(submissions: Sequence[View]) -> list[Row]:
         _row("Price of an hour", [s["price_usd_per_hour"] for s in systems], money),
         _row("Framework", [s["framework"] for s in submissions]),
     ]
-    return _told(rows)
 
 
 def _settings(submissions: Sequence[View]) -> list[Row]:
-    stated = [
-        {
-            each.name: each.values[0] if len(each.values) == 1 else each.text
-            for each in stated_settings(s)
-        }
-        for s in submissions
-    ]
+    stated = [{each.name: each.text for each in stated_settings(s)} for s in submissions]
+    if not all(stated):  # The reference of a board states none.
+        return []
     names = dict.fromkeys(name for settings in stated for name in settings)
     return [_row(name, [settings.get(name) for settings in stated]) for name in names]
 
 
 def _about(submissions: Sequence[View]) -> list[Row]:
-    rows = [
+    return [
         _row("Division", [s["division"] for s in submissions]),
         _row("Rules", [f"{s['benchmark_version']} {s['benchmark_sha256'][:12]}"
                        for s in submissions]),
@@ -337,7 +239,6 @@ def _about(submissions: Sequence[View]) -> list[Row]:
         _row("Date", [day(s["submitted_on"] or s["submitted_at"]) for s in submissions]),
         _row("Code", [s["code_url"] for s in submissions]),
     ]  # fmt: skip
-    return _told(rows)
 
 
 def _batch_sizes(submission: View) -> str | None:
@@ -345,31 +246,8 @@ def _batch_sizes(submission: View) -> str | None:
     return ", ".join(number(size) for size in sizes) or None
 
 
-def _told(rows: Sequence[Row]) -> list[Row]:
-    """Rows in which at least one submission says something."""
-    return [row for row in rows if any(cell.text != DASH for cell in row.cells)]
-
-
-def _row(
-    name: str,
-    values: Sequence[Any],
-    write: Callable[[Any], str] = number,
-    *,
-    multiples: bool = True,
-) -> Row:
-    texts = [DASH if value is None else write(value) for value in values]
-    notes = [_multiple(value, values[0]) if multiples else None for value in values]
-    cells = tuple(Cell(text, note) for text, note in zip(texts, notes, strict=True))
-    return Row(name, cells, differs=len(set(texts)) > 1)
-
-
-def _multiple(value: Any, first: Any) -> str | None:
-    """A figure as a multiple of the first one's. None where that says nothing."""
-    figures = (value, first)
-    if any(isinstance(f, bool) or not isinstance(f, int | float) or f <= 0 for f in figures):
-        return None
-    times = value / first
-    return None if math.isclose(times, 1.0) else f"{_ratio(times)} × {LETTERS[0]}"
+def _row(name: str, values: Sequence[Any], write: Callable[[Any], str] = number) -> Row:
+    return Row(name, tuple(DASH if value is None else write(value) for value in values))
 
 
 def _three(value: float) -> str:

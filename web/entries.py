@@ -1,45 +1,16 @@
-"""Code submissions in words: trust, outcomes, the effects of factors, the tree of ideas."""
+"""Code submissions: outcomes in words, the effects of factors, the tree of ideas."""
 
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from finishline.rules.text import count_text
 from finishline.rules.verification.entry import names_of
 from finishline.rules.verification.purposes import is_in_box
-from web.formats import TimeFormat, day, time_format
+from web.formats import TimeFormat, time_format
 
 View = Mapping[str, Any]
 OUTCOMES = {"verified": "measured", "rejected": "not measured", "inconclusive": "not measured"}
 DECIDING = ("rejects", "leaves_open")
-
-
-def trust_words(trainings: View | None, benchmark: View) -> str | None:
-    """One sentence on the answers of a benchmark, by its `[trainings]`. None where it has none."""
-    if trainings is None:
-        return None
-    if trainings["trust"] == "demonstration":
-        return (
-            f"The answers of {benchmark['title']} are public, so code can carry them: its "
-            "times are a demonstration."
-        )
-    return (
-        f"{benchmark['data_set']['name']}: the draw comes after code is handed in, so no "
-        "code can carry the answers."
-    )
-
-
-DETERMINISM = {
-    "shown": "shown: a repeated run gave equal predictions",
-    "struck": "struck: a repeated run gave other predictions",
-    "not checked": "as stated, not checked",
-    None: "not stated",
-}
-
-
-def determinism_words(package: View) -> str:
-    """Whether equal seeds and data give equal predictions, and how that is known."""
-    return DETERMINISM[package["determinism"]]
 
 
 def outcome_word(verification: View) -> str:
@@ -71,64 +42,33 @@ def why_not_measured(checks: Sequence[View]) -> str:
 LARGEST_CLIP = 4.0  # An interval of few pairs may be so wide that nothing else could be seen.
 
 
-@dataclass(frozen=True)
-class FactorBar:
-    """Places on a bar in percent of its width: the ratio, its 95 % interval, and a ratio of 1."""
+def factor_rows(
+    effects: Sequence[Mapping[str, Any]], words: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """An ablation's effects with their names, the manifest's `words`, and their bars.
 
-    ratio: float
-    low: float
-    high: float
-    one: float
-
-
-@dataclass(frozen=True)
-class FactorRow:
-    """A variant: the factors that are off, their words, its figures in words, and its bar."""
-
-    name: str
-    words: str
-    text: str
-    bar: FactorBar | None
-
-
-def factor_rows(effects: Sequence[Mapping[str, Any]], words: Mapping[str, str]) -> list[FactorRow]:
-    """Rows of an ablation's factors, in its order. `words` are those of the manifest."""
+    A bar has the places of the ratio, its 95 % interval and a ratio of 1 in percent of its width.
+    """
     count = len({name for each in effects for name in each["off"]})
-    widest = _widest(effects)
-    return [
-        FactorRow(
-            name=names_of(tuple(each["off"]), of=count),
-            words=words.get(each["off"][0], "") if len(each["off"]) == 1 else "",
-            text=_factor_text(each),
-            bar=_factor_bar(each, widest),
-        )
-        for each in effects
-    ]
-
-
-def _widest(effects: Sequence[Mapping[str, Any]]) -> float:
     known = [each for each in effects if each["ratio"] is not None]
     most: float = max([1.0, *(each["ratio"] for each in known)])
-    highs = [min(float(each["high"]), LARGEST_CLIP * most) for each in known]
-    return 1.05 * max([most, *highs])
+    widest = 1.05 * max([most, *(min(each["high"], LARGEST_CLIP * most) for each in known)])
 
+    def bar(each: Mapping[str, Any]) -> dict[str, float] | None:
+        if each["ratio"] is None:
+            return None
+        places = {name: min(100.0, 100 * each[name] / widest) for name in ("ratio", "low", "high")}
+        return places | {"one": 100 / widest}
 
-def _factor_bar(effect: Mapping[str, Any], widest: float) -> FactorBar | None:
-    if effect["ratio"] is None:
-        return None
-    ratio, low, high = (
-        min(100.0, 100 * effect[name] / widest) for name in ("ratio", "low", "high")
-    )
-    return FactorBar(ratio, low, high, one=100 / widest)
-
-
-def _factor_text(effect: Mapping[str, Any]) -> str:
-    missed = effect["started"] - effect["reached"]
-    told = f"{missed} of {count_text(effect['started'], 'run')} missed the target" if missed else ""
-    if effect["ratio"] is None:
-        return told or "too few pairs"
-    ratio, low, high = (f"{effect[name]:.3g}" for name in ("ratio", "low", "high"))
-    return f"{ratio} × ({low} to {high})" + (f"; {told}" if told else "")
+    return [
+        {
+            **each,
+            "name": names_of(tuple(each["off"]), of=count),
+            "words": words.get(each["off"][0], "") if len(each["off"]) == 1 else "",
+            "bar": bar(each),
+        }
+        for each in effects
+    ]
 
 
 Name = TypeVar("Name", bound=Hashable)
@@ -205,12 +145,8 @@ def _row(
 ) -> dict[str, Any]:
     return {
         **node,
-        "time": times(node["seconds"]) if node["seconds"] else None,
-        "interval": times.interval(node["low_seconds"], node["high_seconds"]),
-        "counted": count_text(node["runs"], "run"),
-        "taken": day(node["record_date"]) if node["record_date"] else None,
+        "times": times,
         "bar": _bar(node, longest),
-        "gained": gained_words(node["gain"], times) if node["gain"] else None,
         "why_no_gain": _why_no_gain(node, measured),
         "branches": [
             [_row(each, times, longest, measured) for each in branch] for branch in node["branches"]
@@ -239,27 +175,3 @@ def _bar(node: View, longest: float) -> dict[str, float] | None:
         for name, seconds in ends.items()
         if seconds is not None
     }
-
-
-def gained_words(gain: View, times: TimeFormat) -> dict[str, str]:
-    """Seconds gained with their interval, and the runs that they were told from."""
-    source = (
-        f"{gain['runs']} and {gain['parent_runs']} runs of two measurements"
-        if gain["pairs"] is None
-        else f"{count_text(gain['pairs'], 'pair')} on equal seeds and data"
-    )
-    low, high = (_signed(gain[end], times) for end in ("low", "high"))
-    unit = f"\N{NO-BREAK SPACE}{times.unit}"
-    separated = gain["low"] > 0 or gain["high"] < 0
-    return {
-        "seconds": times(abs(gain["seconds"])) if separated else _signed(gain["seconds"], times),
-        "interval": f"{low.removesuffix(unit)} to {high}",
-        "ratio": f"{gain['ratio']:.3g} ×",
-        "source": source,
-        "word": ("gained" if gain["seconds"] > 0 else "lost") if separated else "not separated",
-    }
-
-
-def _signed(seconds: float, times: TimeFormat) -> str:
-    """A difference of times. The minus sign stands before a loss."""
-    return times(seconds) if seconds >= 0 else f"\N{MINUS SIGN}{times(-seconds)}"

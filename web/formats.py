@@ -12,12 +12,13 @@ from markupsafe import Markup, escape
 
 from finishline.rules.ranking import ranked_quality, ranked_seconds
 from finishline.rules.scoring.tta import display_seconds, stopwatch
-from finishline.rules.text import LARGEST_PLAIN, SMALLEST_PLAIN, significant
+from finishline.rules.text import LARGEST_PLAIN, SMALLEST_PLAIN, count_text, significant
 
 DASH = "–"
 GAP = "\u00a0"  # A number never parts from its unit at the end of a line.
 SMALLEST_PRICE = 1e-6
 SHORTEST_IN_MINUTES = 120.0
+SOON_SECONDS = 3.0
 _AGES = ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"), (1.0, "second"))
 
 
@@ -273,6 +274,15 @@ def age(timestamp: str | datetime | None, now: datetime | None = None) -> str:
         if count >= 1:
             return f"{count}{GAP}{name}{'' if count == 1 else 's'} ago"
     return "just now"
+
+
+def until(timestamp: str | datetime, now: datetime | None = None) -> str:
+    """Time to an expected moment, in its largest unit: "in about 3 minutes"."""
+    seconds = (moment(timestamp) - (now or datetime.now(UTC))).total_seconds()
+    for length, name in _AGES:
+        if seconds >= max(length, SOON_SECONDS):
+            return f"in about {count_text(round(seconds / length), name)}"
+    return "at any moment"
 
 
 def web_address(text: object) -> str | None:

@@ -84,16 +84,16 @@ def models_lead(rows: Iterable[View]) -> bool:
 
 
 MEANINGS: dict[Evidence, str] = {
-    "measured": "exactly this was trained on our worker; the time is ours",
-    "published": "reviewed elsewhere; rescored here from its logs",
-    "claimed": "the submitter's logs; not numbered",
+    "measured": "exactly this was trained on our worker, and the time is ours",
+    "published": "reviewed elsewhere, scored again here from its logs",
+    "claimed": "the submitter's logs, without a number",
 }
 
 
 ENTRY_MEANINGS = {
     "queued": "a code submission that waits for a worker",
     "being measured": "a worker trains this code submission",
-    NOT_MEASURED: "a code submission without a measured time; not numbered",
+    NOT_MEASURED: "a code submission without a measured time, so without a number",
 }
 
 
@@ -108,7 +108,7 @@ def separation_words(row: Row) -> str | None:
     number, gap = row.get("not_separated_from"), row.get("visible_gap_percent")
     if number is None or gap is None:
         return None
-    return f"not separated from #{number}; {unseen_gap_text(gap)}"
+    return f"not separated from #{number} ({unseen_gap_text(gap)})"
 
 
 def tuning_words(row: Row) -> str:

@@ -1,4 +1,4 @@
-"""A verification in words and rows, its progress, and its split times beside a ghost."""
+"""A verification in rows, its progress, and its split times beside a ghost."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,6 @@ from web.formats import DASH
 from web.names import byline
 
 View = Mapping[str, Any]
-ENDINGS = {
-    "lost": "lost its worker",
-    "failed": "failed",
-    "cancelled": "made room for others",
-}
 
 
 def _word_asked_for(name: str) -> str:
@@ -42,46 +37,6 @@ def may_cancel(verification: Mapping[str, Any]) -> bool:
 def claims_nothing(submission: View | None) -> bool:
     """Whether a submission has no figures of its own, as a board's reference has none."""
     return submission is not None and submission["kind"] == "logs" and not submission["runs"]
-
-
-def state_sentence(verification: View, submission: View | None = None) -> str:
-    """State of a verification in one sentence. Of the reference's without the word claim."""
-    state, outcome = verification["state"], verification["outcome"]
-    runs = count_text(verification["runs_planned"], "run")
-    words = PURPOSES[verification["kind"]].words
-    if state == "queued":
-        waiting = f"Waiting for a worker to {words.to_do} {runs} with secret seeds."
-        return f"{waiting}{_why_again(verification)}"
-    if state == "running":
-        worker = next(
-            (a["worker"] for a in reversed(verification["attempts"]) if a["worker"]), None
-        )
-        where = f" on {worker}" if worker else ""
-        return f"{words.doing} {runs}{where}.{_why_again(verification)}"
-    if state == "checking":
-        return f"The {runs} ended. Another owner's worker repeats one of them before the verdict."
-    if state == "cancelled":
-        kind = kind_word(verification)
-        return f"This {kind} was cancelled, without a result for {words.subject}."
-    if state == "failed":
-        return f"No attempt could finish: no result for {words.subject}."
-    if outcome == "verified" and claims_nothing(submission):
-        return f"{runs[:1].upper()}{runs[1:]} measured the time of the reference."
-    if any(reason["code"] == "claim_has_no_latency" for reason in verification["reasons"]):
-        return "The latency was measured; the submission claims none to compare with."
-    return words.endings.get(outcome, words.endings[""]).format(runs=runs)
-
-
-def _why_again(verification: Mapping[str, Any]) -> str:
-    """Why there is more than one attempt, a sentence more. Nothing for the first."""
-    attempts: Sequence[Mapping[str, Any]] = verification["attempts"]
-    if len(attempts) < 2:
-        return ""
-    before, latest = attempts[-2:]
-    return (
-        f" Attempt {latest['number']} starts again from the first run: attempt {before['number']} "
-        f"{ENDINGS.get(before['state'], before['state'])}, which is not charged to a quota."
-    )
 
 
 def _variant(verification: Mapping[str, Any], run: int) -> str | None:

@@ -97,7 +97,7 @@ def decision_headline(
         return f"Publishing leaves the row {one}."
     text = f"Publishing changes {one} → {other}"
     if rank is not None and after["evidence"] == "claimed":
-        text += f"; it loses rank {rank}" + (" and the record" if holds_record else "")
+        text += f". It loses rank {rank}" + (" and the record" if holds_record else "")
     return f"{text}."
 
 

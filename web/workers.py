@@ -1,12 +1,11 @@
-"""A worker and the queue in words, and its speed check as a line."""
+"""The state of a worker in a word, and its speed check as a line."""
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from finishline.rules.text import count_text, significant
 from finishline.rules.verification.utilisation import TOLERANCE
-from web.formats import DASH, age, day, moment, percent
+from web.formats import DASH, day, percent
 
 View = Mapping[str, Any]
 
@@ -18,17 +17,6 @@ ROOF_NAMES = {
     "launch_latency": "Kernel launch",
     "host_to_device": "Host to device",
 }
-DOING = {
-    "idle": "Waits for work.",
-    "busy": "Is running an attempt.",
-    "stopping": "Has stopped normally.",
-    "unconfirmed": "Gets no work until an organiser confirms it.",
-    "drifted": "Gets no work until its speed check is back at its baseline.",
-    "paused": "Is paused: it gets no work.",
-    "draining": "Gets no more work, and stops after its current attempt.",
-}
-SOON_SECONDS = 3.0
-_SPANS = ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"), (1.0, "second"))
 
 
 def worker_state(worker: View) -> str:
@@ -37,34 +25,6 @@ def worker_state(worker: View) -> str:
     if not worker["alive"]:
         return "stopped" if state == "stopping" else "gone"
     return "busy" if worker["under_way"] and state == "idle" else state
-
-
-def doing_sentence(worker: View) -> str:
-    """Sentence on a worker's state, where the page does not name its verification beside it."""
-    if worker["alive"]:
-        state = str(worker["state"])
-        return DOING.get(state, f"Is {state}.")
-    if worker["state"] == "stopping":
-        return DOING["stopping"]
-    return f"Last contact {age(worker['last_seen_at'])}."
-
-
-def box_text(worker: View) -> str:
-    """Whose code submissions a worker trains, in which environments, or why none."""
-    box = worker.get("box")
-    if box is None or box["entries"] == "off":
-        why = box["why"] if box is not None else None
-        return f"trains no code submissions: {why}" if why else "trains no code submissions"
-    whose = "anyone" if box["entries"] == "anyone" else "approved users"
-    environments = ", ".join(sorted(box["environments"])) or "none yet"
-    return f"trains code submissions of {whose}: {environments}"
-
-
-def run_text(at: View) -> str:
-    """Progress of a worker in its attempt: "run 2 of 4"."""
-    if at["run"] is None:
-        return f"before run 1 of {at['runs']}"
-    return f"run {at['run']} of {at['runs']}"
 
 
 def subject_of(item: View) -> str:
@@ -78,48 +38,6 @@ def roof_name(name: str) -> str:
         return ROOF_NAMES[name]
     what, _, kind = name.partition("_")
     return f"{ROOF_NAMES[what]}, {kind}" if what in ROOF_NAMES else name.replace("_", " ")
-
-
-def class_sentence(one: View) -> str:
-    """Describe the workers of a hardware class, and the consequence where it has none."""
-    workers, free, out, held = one["workers"], one["free"], one["out"], one["held"]
-    others = [f"{out} offline"] * bool(out) + [f"{held} paused"] * bool(held)
-    if workers:
-        there = f"{count_text(workers, 'worker')}, {free} free"
-        return ", ".join([there, *others])
-    if held:
-        return ", ".join(["no worker available", *others])
-    if out:
-        return f"{count_text(out, 'worker')} offline: speed check off the baseline"
-    if one["hardware_class"] is None:
-        return "no worker is connected"
-    seen = one["last_seen_at"]
-    last = "none was ever seen" if seen is None else f"last contact {age(seen)}"
-    return (
-        f"no worker of this class is connected, {last}; a worker of another class will run it, "
-        "without comparing times"
-    )
-
-
-def expected_text(item: View, now: datetime | None = None) -> str:
-    """Expected start of a waiting item: "in about 3 minutes", or why it is unknown."""
-    if item["expected_start"] is None:
-        why = item["why_unknown"]
-        return f"unknown: {why[:1].lower()}{why[1:]}"
-    seconds = (moment(item["expected_start"]) - (now or datetime.now(UTC))).total_seconds()
-    if seconds < SOON_SECONDS:
-        return "at any moment"
-    for length, name in _SPANS:
-        count = round(seconds / length)
-        if seconds >= length:
-            return f"in about {count_text(count, name)}"
-    return "at any moment"
-
-
-def queue_sentence(total: int, alive: int, at_work: int, waiting: int) -> str:
-    """Sentence with the numbers of workers alive and at work, and of waiting attempts."""
-    what = "The queue is empty" if not waiting else f"{waiting} waiting"
-    return f"{alive} of {count_text(total, 'worker')} alive, {at_work} at work. {what}."
 
 
 WIDTH, HEIGHT = 160.0, 36.0
@@ -185,10 +103,10 @@ def _summary(readings: Sequence[View], baseline: float | None) -> str:
     since = f"{count_text(count, 'reading')} since {day(readings[0]['measured_at'])}"
     latest = f"the latest {speed_text(readings[-1]['gflops'])}"
     if baseline is None:
-        return f"{since}, {latest}; no baseline yet."
+        return f"{since}, {latest}, without a baseline yet."
     ratios = [probe["ratio"] for probe in readings if probe["ratio"] is not None]
     furthest = max(ratios, key=lambda ratio: abs(ratio - 1))
     return (
         f"{since}, {latest}: {off_text(readings[-1]['ratio'])} (baseline "
-        f"{speed_text(baseline)}); furthest off {off_text(furthest)}."
+        f"{speed_text(baseline)}). Furthest off {off_text(furthest)}."
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import Query, Response
 from fastapi.responses import RedirectResponse
@@ -78,7 +78,7 @@ def _problem(
         return 404, f"There is no submission {names}: remove it, or correct the id."
     if len(ids) > MOST:
         return 422, (
-            f"These are {len(ids)} submissions; at most {MOST} fit side by side. Remove some."
+            f"These are {len(ids)} submissions. At most {MOST} fit side by side: remove some."
         )
     boards = sorted({submission.benchmark_id for submission in chosen})
     if len(boards) > 1:
@@ -156,7 +156,6 @@ def _of_measured(context: Context, runs: Sequence[Context]) -> Context:
 
 
 IdsDep = Annotated[list[str] | None, Query(max_length=100)]
-RowsDep = Annotated[Literal["all", "different"], Query()]
 
 
 def boards_to_compare(session: Session, services: Services) -> list[tuple[str, str, int]]:
@@ -168,17 +167,14 @@ def boards_to_compare(session: Session, services: Services) -> list[tuple[str, s
 
 
 @public_page("/compare", "compare.html")
-def compare_page(
-    session: Session, services: Services, ids: IdsDep = None, rows: RowsDep = "all"
-) -> Context | Response:
+def compare_page(session: Session, services: Services, ids: IdsDep = None) -> Context | Response:
     """A comparison, or the form with its problem. Repeated `ids` redirect to one joined address."""
     wanted = read_ids(ids or ())
-    more = {"rows": rows} if rows != "all" else {}
     if wanted and ids != [",".join(wanted)]:
-        return RedirectResponse(compare_link(wanted, **more), status_code=303)
+        return RedirectResponse(compare_link(wanted), status_code=303)
     status, context = comparison_context(session, services, wanted)
     boards = [] if wanted else boards_to_compare(session, services)
-    return context | {"status": status, "boards": boards, "rows": rows}
+    return context | {"status": status, "boards": boards}
 
 
 @public_page("/verifications/compare", "verification_comparison.html")

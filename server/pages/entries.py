@@ -23,7 +23,6 @@ from server.pages.declared import Context, plain
 from server.submissions.code import find_package, parent_of
 from server.submissions.views import package_view
 from server.verifications.views import factor_views, view
-from web.entries import gained_words
 from web.formats import time_format, visible
 
 MOST_MEASUREMENTS = 4
@@ -64,15 +63,9 @@ def _parent(
         "submission_id": parent.submission_id,
         "sha256": parent.package_sha256,
         "title": parent.manifest["title"],
-        "gained": _gained(idea),
+        "gain": None if idea is None or idea.gain is None else idea.gain.model_dump(),
+        "times": time_format([] if idea is None else [idea.seconds]),
     }
-
-
-def _gained(idea: IdeaView | None) -> Context | None:
-    """Seconds that an entry gained on its parent, in words. None where that is not known."""
-    if idea is None or idea.gain is None:
-        return None
-    return gained_words(idea.gain.model_dump(), time_format([idea.seconds]))
 
 
 def trainings_table(benchmark: Benchmark) -> Context | None:

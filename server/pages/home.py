@@ -172,7 +172,7 @@ def round_page(
     return {
         "family": family,
         "benchmarks": benchmarks,
-        "matrix": round_matrix(benchmarks, [r for r in results if r["division"] == chosen], show),
+        "matrix": round_matrix(benchmarks, [r for r in results if r["division"] == chosen]),
         "divisions": divisions,
         "division": chosen,
         "show": show,

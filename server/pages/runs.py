@@ -99,7 +99,7 @@ def _source(session: Session, viewer: Viewer, sha256: str) -> TrainingPackage:
     found = find_source(session, viewer, sha256)
     if found is None:
         raise NotFoundError(
-            f"There is no published code {sha256}. A submission's page has its SHA-256; its source "
+            f"There is no published code {sha256}. A submission's page has its SHA-256. Its source "
             "is published with its first verdict."
         )
     return found

@@ -1,5 +1,6 @@
 """Pages of a verification, live while it runs, of calibrations, workers and proofs."""
 
+from datetime import timedelta
 from typing import Annotated, Literal
 from urllib.parse import urlencode
 
@@ -196,10 +197,27 @@ def workers_page(session: Session, cursor: CursorDep = None) -> Context:
 
 
 @public_page("/workers/{name:path}", "worker.html")
-def worker_page(session: Session, name: str) -> Context:
-    """One worker: its attempts, its speed check over time, its roofs."""
+def worker_page(session: Session, services: Services, name: str) -> Context:
+    """One worker: what it does, the benchmarks that it may train, its jobs and measurements."""
     detail = get_worker(session, name)
-    return {**dict(detail), "probes": list_probes(session, name).probes}
+    ended = (
+        (each.started_at + timedelta(seconds=each.seconds)).isoformat()
+        for each in detail.attempts
+        if each.started_at is not None and each.seconds is not None
+    )
+    return {
+        **dict(detail),
+        "probes": list_probes(session, name).probes,
+        "last_ended": next(ended, None),
+        "benchmarks": [
+            {
+                "title": each.title,
+                "replayable": each.replay is not None,
+                "takes_code": each.trainings is not None,
+            }
+            for each in services.benchmarks.values()
+        ],
+    }
 
 
 @public_page("/proof", "proof.html", to_all=True)

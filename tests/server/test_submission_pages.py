@@ -98,7 +98,7 @@ def test_what_cannot_be_compared_is_a_page_that_says_what_to_do(
 
     more = [submit(digits_submission).json()["id"] for _ in range(5)]
     status, words, _ = page(*two, *more)
-    assert (status, "These are 7 submissions; at most 6" in words) == (422, True)
+    assert (status, "These are 7 submissions. At most 6" in words) == (422, True)
 
     with database.write() as session:
         session.get_one(Submission, more[0]).benchmark_id = "cifar10"
