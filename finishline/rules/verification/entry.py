@@ -193,7 +193,7 @@ def plan_ablation(request: Request) -> list[Training]:
     sides = [
         package_side(claim.package, dict.fromkeys(off, OFF)) for off in variants_of(claim.factors)
     ]
-    return plan_in_turn(request.entropy, sides, rounds=repeats, one_seed=True)
+    return plan_in_turn(request.entropy, sides, rounds=repeats)
 
 
 @dataclass(frozen=True)

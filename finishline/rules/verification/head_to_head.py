@@ -111,7 +111,7 @@ def plan_head_to_head(request: Request) -> list[Training]:
             precision = precision_of(request.benchmark, claim)
             side = Training(package=request.package, settings=settings, seed=0, precision=precision)
         sides.append(side)
-    return plan_in_turn(request.entropy, sides, rounds=request.wishes["pairs"], one_seed=True)
+    return plan_in_turn(request.entropy, sides, rounds=request.wishes["pairs"])
 
 
 @dataclass(frozen=True)

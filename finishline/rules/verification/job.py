@@ -1,4 +1,4 @@
-"""A job"""
+"""A job of trainings: its purpose, its seeds and their seal, and what it is judged by."""
 
 import hashlib
 import itertools
@@ -251,21 +251,14 @@ def package_side(sha256: str | None, settings: Mapping[str, float] | None = None
     return Training(package=f"{PACKAGE_PREFIX}{sha256}", settings=dict(settings or {}), seed=0)
 
 
-def plan_in_turn(
-    entropy: bytes, sides: Sequence[Training], *, rounds: int, one_seed: bool
-) -> list[Training]:
-    """Plan every side in each round, packages on one draw of the data for a round.
-
-    The seeds are drawn: `one_seed` for a round, or one for each run.
-    """
-    each = 1 if one_seed else len(sides)
-    seeds = draw(entropy, runs=rounds * each).seeds
+def plan_in_turn(entropy: bytes, sides: Sequence[Training], *, rounds: int) -> list[Training]:
+    """Plan every side in each round, on one drawn seed, and packages on one draw of the data."""
+    seeds = draw(entropy, runs=rounds).seeds
     planned = []
     for index, side in enumerate(in_turn(sides, rounds)):
         turn = index // len(sides)
         data = data_nonce(entropy, turn).hex() if side.in_box else None
-        seed = seeds[turn if one_seed else index]
-        planned.append(replace(side, seed=seed, data_nonce=data))
+        planned.append(replace(side, seed=seeds[turn], data_nonce=data))
     return planned
 
 
