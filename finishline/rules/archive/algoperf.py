@@ -147,8 +147,7 @@ def _first_at_target(table: Path, workload: str, submission: Submission) -> tupl
     quality, problems = f"validation/{metric}", submission.problems
     file = f"{submission.id}/{shown(table.relative_to(submission.folder).as_posix())}"
     with problems.reported():
-        source = read_csv(_content(table, file), file=file)
-        _check_columns(source, (quality, TIME))
+        source = _read_table(table, file, (quality, TIME))
         if not source.rows:
             message, expected = "no evaluation: the trial missed its target", "a row for each"
             problems.warn("no_evaluation", message, file, quality, expected)
@@ -163,27 +162,21 @@ def _first_at_target(table: Path, workload: str, submission: Submission) -> tupl
     return math.inf, math.inf
 
 
-def _content(table: Path, file: str) -> bytes:
+def _read_table(table: Path, file: str, columns: Sequence[str]) -> Source:
     try:
-        with table.open("rb") as opened:
-            content = opened.read(MAX_BYTES + 1)
+        if (size := table.stat().st_size) > MAX_BYTES:
+            expected = f"at most {MAX_BYTES:,} bytes"
+            raise LogFormatError(f"{size:,} bytes", file=file, expected=expected)
+        source = read_csv(table.read_bytes(), file=file)
     except OSError as error:
-        expected = "a readable file"
-        raise LogFormatError(
-            f"cannot be read ({error.strerror})", file=file, expected=expected
-        ) from error
-    if len(content) > MAX_BYTES:
-        expected = f"at most {MAX_BYTES:,} bytes"
-        raise LogFormatError(f"more than {MAX_BYTES:,} bytes", file=file, expected=expected)
-    return content
-
-
-def _check_columns(source: Source, names: Sequence[str]) -> None:
-    for name in names:
+        message, expected = f"cannot be read ({error.strerror})", "a readable file"
+        raise LogFormatError(message, file=file, expected=expected) from error
+    for name in columns:
         if name not in source.names or name in source.repeated:
             fault = "a column twice" if name in source.repeated else "no such column"
             expected = f"one column {name} in the header"
-            raise LogFormatError(fault, file=source.file, line=1, field=name, expected=expected)
+            raise LogFormatError(fault, file=file, line=1, field=name, expected=expected)
+    return source
 
 
 def _score(board: Sequence[Submission]) -> Iterator[Record]:
