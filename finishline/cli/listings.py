@@ -225,7 +225,7 @@ def _price(price: View) -> str:
 def _goals(target: View | None) -> str:
     if target and target.get("budget_seconds") is not None:
         metric = metric_words(str(target["metric"]))
-        return f"{metric} within {seconds_text(target['budget_seconds'])}"
+        return f"{metric} within {target['budget_seconds']:g} s"
     return " and ".join(
         f"{metric_words(str(goal.get('metric')))} "
         f"{'≥' if goal.get('direction') == 'higher' else '≤'} "

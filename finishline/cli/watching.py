@@ -24,12 +24,22 @@ Show = Callable[[View], None]
 
 @dataclass(frozen=True)
 class Target:
-    """The quality a run is on its way to."""
+    """The quality a run is on its way to, or its budget."""
 
     metric: str
     value: float
     unit: str
     direction: str
+    budget_seconds: float | None = None
+
+    def ending(self, status: str) -> str:
+        """How a run ended, in words."""
+        if self.budget_seconds is None:
+            words = {"reached": "reached the target", "not_reached": "did not reach it"}
+        else:
+            budget = f"within {self.budget_seconds:g} s"
+            words = {"reached": f"counts {budget}", "not_reached": f"no evaluation {budget}"}
+        return words.get(status, status.replace("_", " "))
 
     def fraction_of_way(self, quality: float | None) -> float:
         if quality is None:
@@ -91,11 +101,11 @@ class ReplayProgress:
 
 def read_target(view: View) -> Target:
     named = {name: str(view[name]) for name in ("metric", "unit", "direction")}
-    return Target(value=float(view["value"]), **named)
+    budget = view.get("budget_seconds")
+    return Target(value=float(view["value"]), budget_seconds=budget, **named)
 
 
 STATUS_STYLES = {"reached": "bold green", "cancelled": "yellow"}
-STATUS_WORDS = {"reached": "reached the target", "not_reached": "did not reach it"}
 # Phases that take minutes with some models, and show no quality.
 PREPARING = {
     "compile": "compiling, on made-up data",
@@ -133,7 +143,7 @@ def _say(screen: Screen, progress: ReplayProgress, event: View) -> None:
     run = progress.take_event(event)
     prepares = event.get("phase") in PREPARING and run.epoch is None
     if prepares or event.get("kind") in ("evaluation", "run_finished"):
-        line = line_of(run, progress) if run.status is None else ending_of(run)
+        line = line_of(run, progress) if run.status is None else ending_of(run, progress)
         screen.say(Text(f"  {progress.name_of(run)}  ").append_text(line))
 
 
@@ -143,7 +153,7 @@ def line_of(run: RunProgress, progress: ReplayProgress) -> Text:
         quality = quality_text(run.quality, target.unit, target=target.value)
         text.append(f"{progress.step} {run.epoch:<5g} {quality:>8}  {seconds_text(run.seconds):>8}")
     if run.status is not None:
-        return text.append("  ").append_text(ending_of(run))
+        return text.append("  ").append_text(ending_of(run, progress))
     if run.epoch is None:
         return text.append(PREPARING.get(run.phase or "", run.phase or "waiting"), style="dim")
     if run.band is not None and run.quality is not None:
@@ -160,10 +170,9 @@ def line_of(run: RunProgress, progress: ReplayProgress) -> Text:
     return text
 
 
-def ending_of(run: RunProgress) -> Text:
+def ending_of(run: RunProgress, progress: ReplayProgress) -> Text:
     status = run.status or "ended"
-    words = STATUS_WORDS.get(status, status.replace("_", " "))
-    return Text(words, style=STATUS_STYLES.get(status, "bold red"))
+    return Text(progress.target.ending(status), style=STATUS_STYLES.get(status, "bold red"))
 
 
 def follow_verification(server: ServerClient, verification_id: str) -> Iterator[ServerEvent]:

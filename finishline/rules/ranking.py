@@ -121,7 +121,10 @@ def place_words(row: Row) -> str | None:
 
 def busy_words(row: Row) -> str | None:
     """Say that other programs disturbed the runs of a measured time, None if they did not."""
-    return "busy host: may be faster" if row.get("busy") else None
+    if not row.get("busy"):
+        return None
+    better = "faster" if row.get("measured_quality") is None else "better"
+    return f"busy host: may be {better}"
 
 
 STRENGTH = {"claimed": 0, "published": 1, "measured": 2}

@@ -78,7 +78,8 @@ def trainings_table(benchmark: Benchmark) -> Context | None:
 
 def has_halves(benchmark: Benchmark) -> bool:
     """Whether a benchmark's second half of the test items judges its entries."""
-    return benchmark.trainings is not None and benchmark.trainings.halves
+    policy = benchmark.trainings
+    return policy is not None and policy.halves and benchmark.reach.is_at_quality
 
 
 def _file(name: str, text: str) -> Context:

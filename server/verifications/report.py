@@ -79,7 +79,8 @@ NARROW: tuple[PrecisionName, ...] = ("fp16", "bf16")
 def check_qualities(run: ReplayRun, benchmark: Benchmark) -> None:
     """Raise RuleError, naming run and field, unless a run's qualities are possible.
 
-    A run that reached the target has an evaluation at it.
+    A run that reached the target has an evaluation at it. With a budget its time is of the last
+    evaluation within it.
     """
     for index, item in enumerate(run.evaluations):
         for name in ("quality", "second_half"):
@@ -87,9 +88,13 @@ def check_qualities(run: ReplayRun, benchmark: Benchmark) -> None:
             if found is not None and not benchmark.target.is_possible(found):
                 expected = benchmark.target.possible_in_words
                 refuse(run.index, f"evaluations[{index}].{name}", f"{found:g}", expected)
-    if run.status == "reached" and evaluation_at_target(benchmark, run) is None:
+    reached = evaluation_at_target(benchmark, run)
+    if run.status == "reached" and reached is None:
         expected = benchmark.target.in_words
         refuse(run.index, "status", "reached without an evaluation", expected)
+    if benchmark.score.by == "quality" and reached and run.tta_seconds != reached.seconds:
+        expected = f"{reached.seconds:g}, the last evaluation within the budget"
+        refuse(run.index, "tta_seconds", f"{run.tta_seconds:g}", expected)
 
 
 # No machine comes near, and no sum over runs is infinite.

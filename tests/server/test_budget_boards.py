@@ -86,6 +86,19 @@ def test_the_worker_learns_the_budget(entries, alice):
     assert (target["budget_seconds"], target["fixed_stop"]) == (5.0, True)
 
 
+def test_a_late_evaluation_is_refused(entries, alice):
+    """The last of its evaluations ended after 6 s, with a better quality."""
+    made = entries.hand_in(alice).json()["id"]
+    lease = entries.lease(made)
+    with entries.database.read() as session:
+        seeds = session.get_one(Attempt, lease["attempt_id"]).verification.seeds
+
+    answer = entries.report(lease, boxed_report(seeds, seconds=6.0))
+
+    assert answer.status_code == 422
+    assert "the last evaluation within the budget" in answer.text
+
+
 def test_the_better_quality_is_above_and_waits_for_its_head_to_head(client, two):
     view = board(client)
     first, second = rows_of(view)

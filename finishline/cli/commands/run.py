@@ -258,7 +258,8 @@ def _run_once(command: list[str], environment: Mapping[str, str], *, as_json: bo
 def train_shown(training: Training, benchmark: Benchmark, screen: Screen) -> ReplayProgress:
     """Train and show it. Returns the progress at the end. Raises CliError."""
     goal = benchmark.target
-    target = Target(metric=goal.metric, value=goal.value, unit=goal.unit, direction=goal.direction)
+    named = {name: getattr(goal, name) for name in ("metric", "unit", "direction")}
+    target = Target(value=goal.value, budget_seconds=goal.budget_seconds, **named)
     progress = ReplayProgress(target=target)
     with replay_screen(screen, progress) as show:
         for event in train_reference(training):

@@ -305,7 +305,7 @@ def _measured_qualities(runs: Sequence[RunScore], benchmark: Benchmark) -> Itera
         yield Step(f"quality of {run.file}", formula, numbers, run.best_quality, "", use)
     named = {run.file: run.best_quality for run in runs}
     found = benchmark.score.measured(list(named.values()))
-    yield Step("quality", "Mean of all runs", named, found, "")
+    yield Step("quality", "The mean of all runs", named, found, "")
 
 
 def run_uses(times: Sequence[float | None], rule: RunsRule) -> list[str]:

@@ -269,7 +269,7 @@ def note_disturbed(report: ReplayReport) -> list[Reason]:
     """Note that other programs had the processor: the times count, and may be too long."""
     if not is_disturbed(report):
         return []
-    message = "other programs had the processor: the time may be longer than on an idle machine"
+    message = "other programs had the processor: an idle machine may be faster"
     numbers = {"cpu_share": cpu_share(report), "needed": QUIET_CPU_SHARE}
     return [Reason("noisy_host", "note", message, numbers)]
 
