@@ -204,7 +204,7 @@ def test_every_page_takes_a_benchmark_that_has_inference_alone(send, client):
     assert "$0.0400" in board
     assert "not ranked: did not reach the target" in board
     assert "charts.js" not in board
-    assert "cost is the price of 10,000 items" in board
+    assert "Cost is the price of 10,000 items" in board
     assert "counts on the dawnbench clock" not in board
     assert "Not available here" in board
     assert "A verification trains" not in board
