@@ -203,3 +203,53 @@ def test_a_quality_changed_by_one_item_is_found(client, entries, two):
     checks = {check.name: check for check in check_proof(changed, proof.files)}
     found = {name for name, check in checks.items() if check.result == "fail"}
     assert {"posted", "verdict"} <= found, found
+
+
+def test_a_log_submission_is_claimed_and_listed_below(client, two, digits_submission, submit):
+    made = submit(digits_submission)
+    assert made.status_code == 201, made.text
+    result, claimed = made.json()["result"], made.json()["id"]
+
+    # The mean of its runs, each at its last evaluation within five seconds.
+    ends = [run["best_quality"] for run in made.json()["runs"]]
+    assert result["best_quality"] == pytest.approx(sum(ends) / 3)
+    closed = client.get("/api/v1/leaderboards/digits?division=closed").json()["entries"]
+    (row,) = [each for each in closed if each["submission"]["id"] == claimed]
+    assert (row["rank"], row["section"], row["evidence"]) == (None, "claimed", "claimed")
+    assert row["quality"]["claimed"] == result["best_quality"]
+    assert row["quality"]["measured"] is None
+    page = words_of(client.get(f"/submissions/{claimed}").text)
+    assert "claimed, mean of 3 runs within 5 s" in page
+
+
+def test_a_late_log_is_refused(client, digits_submission, submit, make_log):
+    name = next(iter(digits_submission.logs))
+    digits_submission.logs[name] = make_log(7, name=name, seconds_per_epoch=6.0)
+    made = submit(digits_submission)
+
+    assert made.status_code == 422
+    (problem,) = made.json()["problems"]
+    assert (problem["file"], problem["field"]) == (name, "evaluations")
+    assert problem["message"] == f"the first evaluation of {name} ended after 6.004 s"
+    assert problem["expected"] == "an evaluation within the budget of 5 s"
+
+
+def test_a_replay_of_the_reference_measures_its_quality(client, replay, make_report):
+    """Its third run has no evaluation by then: it counts as the worst of the three."""
+    report = make_report(replay.seeds())
+    first, second, third = report.runs
+    third = replace(third, evaluations=[], status="not_reached", tta_seconds=None)
+    answer = replay.report(replay.claim().json(), replace(report, runs=[first, second, third]))
+
+    assert answer.status_code == 200, answer.text
+    view = replay.view()
+    codes = {each["code"]: each for each in view["reasons"]}
+    assert view["outcome"] == "verified", codes
+    assert codes["quality_compared"]["weight"] == "note"
+    assert not {"time_agrees", "convergence_agrees"} & set(codes)
+    row = client.get(f"/api/v1/submissions/{replay.submission_id}").json()
+    ends = [run.evaluations[-1].quality for run in (first, second)]
+    assert row["measured_quality"] == pytest.approx((sum(ends) + min(ends)) / 3)
+    assert row["evidence"] == "measured"
+    page = words_of(client.get(f"/submissions/{replay.submission_id}").text)
+    assert "mean of 3 runs within 5 s" in page

@@ -44,7 +44,7 @@ CHARTS = (
         "records",
         "Records",
         "First place over time",
-        "Each step is a new holder of first place. Hollow marks are lower means without it",
+        "Each step is a new holder of first place. Hollow marks are better means without it",
         "records",
         lambda v: records_chart(v["divisions"], v["note"], time=v["time"]),
     ),
