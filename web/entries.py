@@ -158,6 +158,8 @@ def _why_no_gain(node: View, measured: Collection[str]) -> str | None:
     """Why code with a parent has no gain. `measured` are the submissions with a time."""
     if node["parent"] is None or node["gain"]:
         return None
+    if node.get("quality") is not None:
+        return "gains are of times, and this board ranks by quality"
     if not node["seconds"]:
         return "it has no measured time yet"
     if node["parent"] not in measured:

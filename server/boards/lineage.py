@@ -46,7 +46,7 @@ class GainView(Schema):
 
 
 class IdeaView(Named):
-    """A code submission whose source is public, with its measured time.
+    """A code submission whose source is public, with its measured time or quality.
 
     `parent` is the SHA-256 of the code submission that it is based on, if the source of that is
     public too. `gain` is on that parent, measured on the same hardware class. None where a run
@@ -60,6 +60,7 @@ class IdeaView(Named):
     seconds: float | None = None
     low_seconds: float | None = None
     high_seconds: float | None = None
+    quality: float | None = None
     runs: int = 0
     gain: GainView | None = None
     record_date: str | None = None
@@ -126,8 +127,8 @@ def _family(session: Session, benchmark: Benchmark, *, only: Collection[str] = (
     found: Family = {}
     for submission, package, pool in rows:
         parent = _parent(package)
-        by_time = benchmark.score.by == "time"  # Gains are of times.
-        measured = pool is not None and submission.evidence == "measured" and by_time
+        measured = pool is not None and submission.evidence == "measured"
+        timed = measured and benchmark.score.by == "time"
         found[package.hardware_class, package.package_sha256] = IdeaView(
             submission_id=submission.id,
             submitter=submission.submitter,
@@ -137,9 +138,10 @@ def _family(session: Session, benchmark: Benchmark, *, only: Collection[str] = (
             factors=package.manifest["factors"] or {},
             parent=parent if parent in public else None,
             record_date=dates.get(submission.id),
-            seconds=pool.measured_seconds if measured else None,
-            low_seconds=pool.low_seconds if measured else None,
-            high_seconds=pool.high_seconds if measured else None,
+            seconds=pool.measured_seconds if timed else None,
+            low_seconds=pool.low_seconds if timed else None,
+            high_seconds=pool.high_seconds if timed else None,
+            quality=pool.measured_quality if measured else None,
             runs=pool.runs if measured else 0,
         )
     return found

@@ -181,8 +181,13 @@ def test_pages_say_what_ranks(client, two):
     assert client.get("/").status_code == 200
     assert "89.96 %" in client.get(f"/submissions/{two[1]}/badge.svg").text
     assert client.get("/benchmarks/digits/feed.atom").status_code == 200
-    for name in ("ideas", "charts"):
-        assert client.get(f"/benchmarks/digits/{name}").status_code == 200
+    assert client.get("/benchmarks/digits/charts").status_code == 200
+    lineage = words_of(client.get("/benchmarks/digits/ideas").text)
+    assert "90.96 % 5 runs" in lineage
+    assert "not measured" not in lineage
+    scoring = words_of(client.get(f"/submissions/{two[0]}?tab=scoring").text)
+    assert "How the measured quality was computed" in scoring
+    assert "to the last evaluation within 5 s" in scoring
 
 
 def test_no_other_clock_or_target(client):

@@ -275,37 +275,30 @@ def measured_steps(runs: Sequence[RunScore], benchmark: Benchmark) -> tuple[Step
 
     With a budget, how their quality is made: their mean.
     """
-    if benchmark.score.by == "quality":
-        return tuple(_measured_qualities(runs, benchmark))
     times = [run.tta_seconds for run in runs]
     rule = RunsRule(len(runs), dropped_at_each_end(len(runs)))
-    formula = "Seconds on the worker's stopwatch to the first evaluation at the target"
+    end, uses = "the first evaluation at the target", run_uses(times, rule)
+    named = {run.file: run.tta_seconds for run in runs}
+    formula = _mean_formula(len(runs), rule)
+    total = Step("TTA", formula, named, measured_seconds(times), "s", _mean(times, rule.dropped))
+    if benchmark.score.by == "quality":
+        end = f"the last evaluation within {benchmark.reach.budget_seconds:g} s"
+        uses = ["counts" if run.reached else "counts as the worst" for run in runs]
+        named = {run.file: run.best_quality for run in runs}
+        found = benchmark.score.measured(list(named.values()))
+        total = Step("quality", "The mean of all runs", named, found, "")
     steps = [
         Step(
             f"TTA of {run.file}",
-            formula,
+            f"Seconds on the worker's stopwatch to {end}",
             {"best quality": run.best_quality, "epoch": run.epochs_to_target},
             run.tta_seconds,
             "s",
             use,
         )
-        for run, use in zip(runs, run_uses(times, rule), strict=True)
+        for run, use in zip(runs, uses, strict=True)
     ]
-    named = {run.file: run.tta_seconds for run in runs}
-    total, formula = measured_seconds(times), _mean_formula(len(runs), rule)
-    return (*steps, Step("TTA", formula, named, total, "s", _mean(times, rule.dropped)))
-
-
-def _measured_qualities(runs: Sequence[RunScore], benchmark: Benchmark) -> Iterator[Step]:
-    budget = f"within {benchmark.reach.budget_seconds:g} s on the worker's stopwatch"
-    for run in runs:
-        use = "counts" if run.reached else "counts as the worst"
-        numbers = {"ended (s)": run.tta_seconds}
-        formula = f"Quality of the last evaluation {budget}"
-        yield Step(f"quality of {run.file}", formula, numbers, run.best_quality, "", use)
-    named = {run.file: run.best_quality for run in runs}
-    found = benchmark.score.measured(list(named.values()))
-    yield Step("quality", "The mean of all runs", named, found, "")
+    return (*steps, total)
 
 
 def run_uses(times: Sequence[float | None], rule: RunsRule) -> list[str]:
