@@ -10,7 +10,6 @@ from web.formats import TimeFormat, time_format
 
 View = Mapping[str, Any]
 OUTCOMES = {"verified": "measured", "rejected": "not measured", "inconclusive": "not measured"}
-DECIDING = ("rejects", "leaves_open")
 
 
 def outcome_word(verification: View) -> str:
@@ -24,19 +23,6 @@ def outcome_word(verification: View) -> str:
 def says_code(verification: View, reason: View) -> bool:
     """Whether a reason's code is shown: one that names a replay says nothing of an entry."""
     return not (is_in_box(str(verification.get("kind"))) and reason["code"].startswith("replay"))
-
-
-def why_not_measured(checks: Sequence[View]) -> str:
-    """Why an entry has no measured time: of its latest measurement, the reason that decided it."""
-    latest = next((check for check in checks if check["kind"] == "entry"), None)
-    if latest is None:
-        return "no measurement was asked for."
-    if latest["state"] == "cancelled":
-        return "its measurement was cancelled."
-    reasons = latest["reasons"]
-    found = [reason["message"] for reason in reasons if reason["weight"] in DECIDING]
-    found += [a["failure"]["message"] for a in reversed(latest["attempts"]) if a["failure"]]
-    return f"{found[0].rstrip('.')}." if found else "its measurement has no verdict."
 
 
 LARGEST_CLIP = 4.0  # An interval of few pairs may be so wide that nothing else could be seen.

@@ -109,13 +109,3 @@ def separation_words(row: Row) -> str | None:
     if number is None or gap is None:
         return None
     return f"not separated from #{number} ({unseen_gap_text(gap)})"
-
-
-def tuning_words(row: Row) -> str:
-    """The search behind a row's settings, or that nothing is stated of it."""
-    tuning = row.get("tuning") or {}
-    trials, seconds = tuning.get("trials"), tuning.get("seconds")
-    parts = [] if trials is None else [f"{trials:,} trial{'' if trials == 1 else 's'}"]
-    if seconds is not None:
-        parts.append(f"{seconds:,.0f} s")
-    return f"tuning: {', '.join(parts)}" if parts else "tuning not stated"

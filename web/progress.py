@@ -4,11 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from finishline.rules.text import count_text
 from finishline.rules.verification.head_to_head import Side
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
 from web.formats import DASH
-from web.names import byline
 
 View = Mapping[str, Any]
 
@@ -138,17 +136,6 @@ def chosen_ghost(race: View, wanted: str | None) -> View | None:
     return next((one for one in ghosts if one["role"] == wanted), ghosts[0] if ghosts else None)
 
 
-def ghost_label(ghost: View) -> str:
-    """Label of a ghost: the run of a submission, or a mean of runs."""
-    whose = f"{ghost['model']} by {byline(ghost)}"
-    if ghost["role"] == "claim":
-        runs = max((point["runs"] for point in ghost["points"]), default=0)
-        return f"the claim, mean of {count_text(runs, 'run')}"
-    if ghost["is_own"]:
-        return "its own median run: it holds the record"
-    return f"the record, median run of {whose}"
-
-
 def split_rows(verification: View, race: View, ghost: View) -> list[dict[str, Any]]:
     """One row for each control point, at most forty: the ghost there, and each run beside it.
 
@@ -196,10 +183,3 @@ def signed(value: float | None, unit: str = "") -> str:
     size = f"{abs(value):.2f}"
     sign = "±" if float(size) == 0 else "+" if value > 0 else MINUS
     return f"{sign}{size}{unit}"
-
-
-def off_class(value: float | None, *, lower_is_better: bool) -> str:
-    """The class of a difference: whether it is ahead of the ghost, behind it, or neither."""
-    if not value:
-        return "is-level"
-    return "is-ahead" if (value < 0) == lower_is_better else "is-behind"

@@ -31,38 +31,6 @@ from web import (
 from web.charts import CHARTS, curves, hardware, records, verification
 
 TEMPLATES = Path(__file__).parent / "templates"
-SITE_SECTIONS = (
-    ("home", "/", "Benchmarks"),
-    ("submissions", "/submissions", "Submissions"),
-    ("compare", "/compare", "Compare"),
-    ("workers", "/workers", "Workers"),
-    ("docs", "/docs", "Docs"),
-)
-# Filters of the lists: statuses of submissions, states and outcomes of verifications.
-VERDICTS = ("claimed", "verifying", "verified", "rejected", "inconclusive")
-ENDS = (
-    "queued",
-    "running",
-    "checking",
-    "verified",
-    "rejected",
-    "inconclusive",
-    "failed",
-    "cancelled",
-)
-CLOCKS = {
-    "dawnbench": "everything counts but evaluation",
-    "mlperf": "evaluation counts, preparation is free up to 30 min (closed) or 4 h (open)",
-    "speedrun": "training and its data count, the clock pauses at evaluations",
-}
-CLOCK_OF_PACKAGES = "kept outside the sandbox: data, training and evaluations count"
-NO_FACTS = {"entries": 0}
-RCP_VERDICTS = {
-    "pass": "passes",
-    "fail": "converges faster than the reference can",
-    "missing": "no reference point to compare with",
-    "published": "no reference point, the factor of its scaling.json",
-}
 # Templates call the public functions of these modules by their own names.
 MODULES = (
     assets, board_marks, board_table, citation, compare, curves, entries, formats, hardware,
@@ -94,24 +62,15 @@ def environment() -> Environment:
     made.globals.update(
         accelerator_of=names.accelerator_of_system,
         board_charts=CHARTS,
-        clock_of_packages=CLOCK_OF_PACKAGES,
-        clocks=CLOCKS,
-        compare_letters=compare.LETTERS,
         evidence_meanings=names.MEANINGS,
-        has_proof=has_proof,
         is_in_box=is_in_box,
         kept_by_form=board_table.KEPT_BY_FORM,
         kinds_asked_for=progress.KINDS_ASKED_FOR,
         metrics=board_table.METRICS,
-        no_facts=NO_FACTS,
         plotly_styles=assets.style_ids,
         purposes=PURPOSES,
-        rcp_verdicts=RCP_VERDICTS,
         round_views=home_words.SHOWN,
-        site_sections=SITE_SECTIONS,
         time=formats.SECONDS,
-        verdict_words=VERDICTS,
-        verification_words=ENDS,
         version=version("finishline-server"),
         waivable_rules=WAIVABLE,
     )
@@ -127,8 +86,3 @@ def _functions(module: ModuleType) -> dict[str, FunctionType]:
         and found.__module__ == module.__name__
         and not name.startswith("_")
     }
-
-
-def has_proof(name: str) -> bool:
-    """Whether jobs of a purpose leave a proof: those whose runs measure a configuration."""
-    return PURPOSES[name].fills_pool

@@ -21,7 +21,6 @@ from web.compare import (
 from web.progress import (
     chosen_ghost,
     expected_evaluations,
-    off_class,
     signed,
     split_rows,
     whole_runs,
@@ -135,6 +134,3 @@ def test_differences_have_a_sign():
     shown = [signed(value, " s") for value in (0.4, -0.3, -0.001, None)]
     assert shown == ["+0.40 s", "−0.30 s", "±0.00 s", "–"]
     assert [whole_runs(runs) for runs in (3.5, 4.0)] == ["3 to 4", "4"]
-    assert off_class(-0.1, lower_is_better=True) == "is-ahead"
-    assert off_class(-0.1, lower_is_better=False) == "is-behind"
-    assert off_class(0.0, lower_is_better=True) == "is-level"
