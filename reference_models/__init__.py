@@ -37,6 +37,7 @@ from finishline.rules.run import Phase
 REFERENCES = {
     "cifar10": "reference_models.cifar10",
     "digits": "reference_models.digits",
+    "fashion": "reference_models.fashion",
     "grammar": "reference_models.grammar",
     "imagenet": "reference_models.imagenet",
     "squad": "reference_models.squad",

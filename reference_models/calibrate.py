@@ -14,19 +14,28 @@ from pathlib import Path
 
 from finishline.rules.benchmarks.definition_tables import ReferenceRun
 from finishline.rules.benchmarks.quality import Direction, QualityTarget
+from finishline.rules.run import Phase
 from finishline.rules.verification.calibration import reference_run_toml
 from reference_models import Measurement, load_reference
 
 
-def calibrate(name: str, *, batch_size: int, seed: int) -> list[float]:
-    """The quality at every evaluation of one run on one thread of the CPU."""
+def calibrate(
+    name: str, *, batch_size: int, seed: int, data_dir: Path
+) -> tuple[list[float], list[float]]:
+    """Quality at every evaluation of one run on one thread, and processor seconds from its data."""
     import torch
 
     torch.set_num_threads(1)
     reference = load_reference(name)
     config = reference.configure({"batch_size": batch_size})
-    run = reference.train(config, seed=seed, device="cpu", data_dir=Path())
-    return [item.quality for item in run if isinstance(item, Measurement)]
+    qualities, seconds, started = [], [], 0.0
+    for item in reference.train(config, seed=seed, device="cpu", data_dir=data_dir):
+        if item is Phase.DATA:
+            started = time.process_time()
+        elif isinstance(item, Measurement):
+            qualities.append(item.quality)
+            seconds.append(time.process_time() - started)
+    return qualities, seconds
 
 
 def epochs_to(
@@ -59,6 +68,7 @@ def main() -> None:
     parser.add_argument("--first-seed", type=int, default=1000)
     parser.add_argument("--target", type=float, default=97.5)
     parser.add_argument("--direction", choices=("higher", "lower"), default="higher")
+    parser.add_argument("--data-dir", type=Path, default=Path("var/data"))
     chosen = parser.parse_args()
     sizes = [int(size) for size in chosen.batch_sizes.split(",")]
     print(
@@ -70,9 +80,15 @@ def main() -> None:
     for size in sizes:
         curves = []
         for seed in range(chosen.first_seed, chosen.first_seed + chosen.runs):
-            curves.append(calibrate(chosen.reference, batch_size=size, seed=seed))
-            run = ReferenceRun(batch_size=size, seed=seed, quality=tuple(curves[-1]))
-            print("\n" + reference_run_toml(run))
+            curve, seconds = calibrate(
+                chosen.reference, batch_size=size, seed=seed, data_dir=chosen.data_dir
+            )
+            curves.append(curve)
+            run = ReferenceRun(batch_size=size, seed=seed, quality=tuple(curve))
+            print("\n" + reference_run_toml(run), flush=True)
+            reached = epochs_to(curve, target=chosen.target, direction=chosen.direction)
+            after = "not reached" if reached is None else f"{seconds[reached - 1]:.2f}"
+            print(f"seed {seed}: processor seconds to the target: {after}", file=sys.stderr)
         told = summary(curves, target=chosen.target, direction=chosen.direction)
         print(f"batch size {size}: {told}", file=sys.stderr)
 

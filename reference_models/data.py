@@ -4,7 +4,9 @@ A training looks whether they are there before it prepares, by their sizes alone
 before the clock starts. `finishline benchmark fetch --check` compares the hashes too.
 """
 
+import gzip
 import hashlib
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +17,8 @@ from reference_models import DataSetError, imagenet_files
 
 State = Literal["as published", "here", "missing", "half there", "another file"]
 CHUNK_BYTES = 1 << 20
+NOT_GZIPPED = (gzip.BadGzipFile, EOFError, zlib.error)
+BROKEN = "not a whole gzip file"
 # MD5 of the archive's files in torchvision.datasets.CIFAR10. Its SHA-256 in keras.datasets.cifar10.
 CIFAR10_FOLDER = "cifar-10-batches-py"
 CIFAR10_ARCHIVE = "cifar-10-python.tar.gz"
@@ -26,6 +30,27 @@ CIFAR10_BATCHES = {
     "data_batch_4": "634d18415352ddfa80567beed471001a",
     "data_batch_5": "482c414d41f54cd18b22e5b47cb7c3cb",
     "test_batch": "40351d587109b95175f43aff81a1287e",
+}
+# SHA-256 of the unpacked files. Debian packs the same content, without names: 23 or 24 bytes less.
+FASHION_FOLDER = "fashion-mnist"
+FASHION = "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion"
+FASHION_FILES = {
+    "train-images-idx3-ubyte.gz": (
+        26_421_856,
+        "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+    ),
+    "train-labels-idx1-ubyte.gz": (
+        29_491,
+        "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+    ),
+    "t10k-images-idx3-ubyte.gz": (
+        4_422_079,
+        "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+    ),
+    "t10k-labels-idx1-ubyte.gz": (
+        5_125,
+        "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+    ),
 }
 # Sizes that loaders of SQuAD v1.1 check, and the SHA-256 of parlai/tasks/squad/build.py in ParlAI.
 # Its publisher states no hash.
@@ -46,7 +71,7 @@ class DataFile:
     """A file by its name below the data folder. Its digest is `sha256:...` or `md5:...`.
 
     `url` is where it is published, as it is or in a zip. With `setting` it is needed unless that
-    hyperparameter is 0.
+    hyperparameter is 0. The digest of a `gzipped` file is of its unpacked content.
     """
 
     name: str
@@ -54,6 +79,7 @@ class DataFile:
     digest: str | None = None
     url: str | None = None
     setting: str | None = None
+    gzipped: bool = False
 
     def command(self, data_dir: Path) -> str | None:
         """The command of a shell that gets the file, None where it is published nowhere."""
@@ -70,7 +96,8 @@ class DataFile:
 @dataclass(frozen=True)
 class Needs:
     """Files of a reference, or the `archive` that it unpacks. Folders of 1,000 classes with their
-    number of pictures. And words on how to get them where they cannot be fetched.
+    number of pictures. And words on how to get them where they cannot be fetched. Where the data
+    folder has no `folder`, it may be in that of the `system`.
     """
 
     folder: str
@@ -78,6 +105,13 @@ class Needs:
     archive: DataFile | None = None
     class_folders: Mapping[str, int] = field(default_factory=dict)
     how: str = ""
+    system: Path | None = None
+
+    def place(self, data_dir: Path) -> Path:
+        """The folder that has the reference's folder: the data folder, or that of the system."""
+        if self.system is not None and not (data_dir / self.folder).is_dir():
+            return self.system if (self.system / self.folder).is_dir() else data_dir
+        return data_dir
 
 
 @dataclass(frozen=True)
@@ -132,6 +166,20 @@ NEEDS: Mapping[str, Needs] = {
             f"https://www.cs.toronto.edu/~kriz/{CIFAR10_ARCHIVE}",
         ),
     ),
+    "fashion": Needs(
+        FASHION_FOLDER,
+        tuple(
+            DataFile(
+                f"{FASHION_FOLDER}/{name}",
+                size_bytes,
+                f"sha256:{sha256}",
+                f"{FASHION}/{name}",
+                gzipped=True,
+            )
+            for name, (size_bytes, sha256) in FASHION_FILES.items()
+        ),
+        system=Path("/usr/share/datasets"),  # Debian's package dataset-fashion-mnist
+    ),
     "squad": Needs(
         "squad",
         (
@@ -166,6 +214,7 @@ def look_for(
     needs: Needs, data_dir: Path, *, hashed: bool, settings: Mapping[str, float] | None = None
 ) -> Iterator[Found]:
     """How each file and folder lies there. With `hashed` its content is read and compared."""
+    data_dir = needs.place(data_dir)
     archive = needs.archive
     if archive is not None and not (data_dir / needs.folder).is_dir():
         yield _look_at(archive, data_dir, hashed=hashed)
@@ -179,31 +228,53 @@ def look_for(
 
 def require_data(
     reference: str, data_dir: Path, settings: Mapping[str, float], *, hashed: bool = False
-) -> None:
-    """Raise DataSetError if a file is not there or not whole. None is opened unless `hashed`."""
+) -> list[Path]:
+    """The files and folders of a reference. Raises DataSetError if one is missing or not whole.
+
+    None is opened unless `hashed`.
+    """
     needs = NEEDS.get(reference)
     if needs is None:
-        return
+        return []
+    paths = []
     for found in look_for(needs, data_dir, hashed=hashed, settings=settings):
         _require(found, reference, data_dir)
+        paths.append(Path(found.path))
+    return paths
+
+
+def sha256_of_list(needs: Needs, *, count: int | None = None) -> str:
+    """The hash of the list of the first files, unpacked, as `sha256sum` writes it."""
+    listed = (
+        f"{str(file.digest).removeprefix('sha256:')}  {Path(file.name.removesuffix('.gz')).name}\n"
+        for file in needs.files[:count]
+    )
+    return hashlib.sha256("".join(listed).encode()).hexdigest()
 
 
 def read_whole(reference: str, file: DataFile, data_dir: Path) -> bytes:
-    """The content of a file. Raises DataSetError if it is missing or not as published."""
-    path = data_dir / file.name
-    content = path.read_bytes() if path.is_file() else b""
-    digest = file.digest and _digest_of([content], file.digest)
-    _require(_found(file, data_dir, digest), reference, data_dir)
+    """The content of a file, unpacked. Raises DataSetError if it is missing or not as published."""
+    place = NEEDS[reference].place(data_dir)
+    path = place / file.name
+    try:
+        packed = path.read_bytes() if path.is_file() else b""
+        content = gzip.decompress(packed) if file.gzipped else packed
+        digest = file.digest and _digest_of([content], file.digest)
+    except NOT_GZIPPED:
+        content, digest = b"", BROKEN
+    _require(_found(file, place, digest), reference, data_dir)
     return content
 
 
 def _require(found: Found, reference: str, data_dir: Path) -> None:
     if found.is_usable:
         return
-    wrong = f"; remove {found.path}" if found.state == "another file" else ""
+    is_other = found.state == "another file"
     raise DataSetError(
-        f"{found.name} is {found.state} in {data_dir}{wrong}: {how_to_get(reference, data_dir)}",
-        file=str(data_dir / found.name),
+        f"{found.name} is {found.state}"
+        + (f", {found.digest}; remove {found.path}" if is_other else f" in {data_dir}")
+        + f": {how_to_get(reference, data_dir)}",
+        file=found.path,
         field="data_set.name",
         expected=found.expected or "a file",
     )
@@ -230,8 +301,7 @@ def how_to_get(reference: str, data_dir: Path) -> str:
 
 def _look_at(file: DataFile, data_dir: Path, *, hashed: bool) -> Found:
     path = data_dir / file.name
-    there = hashed and file.digest and path.is_file()
-    return _found(file, data_dir, digest_of(path, file.digest) if there and file.digest else None)
+    return _found(file, data_dir, digest_of(path, file) if hashed and path.is_file() else None)
 
 
 def _found(file: DataFile, data_dir: Path, digest: str | None) -> Found:
@@ -258,10 +328,15 @@ def _found(file: DataFile, data_dir: Path, digest: str | None) -> Found:
     )
 
 
-def digest_of(path: Path, like: str) -> str:
-    """The digest of a file by the algorithm of another one."""
-    with path.open("rb") as stream:
-        return _digest_of(iter(lambda: stream.read(CHUNK_BYTES), b""), like)
+def digest_of(path: Path, file: DataFile) -> str | None:
+    """The digest of a path's content by the algorithm of a file's, None where that has none."""
+    if file.digest is None:
+        return None
+    try:
+        with gzip.open(path) if file.gzipped else path.open("rb") as stream:
+            return _digest_of(iter(lambda: stream.read(CHUNK_BYTES), b""), file.digest)
+    except NOT_GZIPPED:
+        return BROKEN
 
 
 def _digest_of(chunks: Iterable[bytes], like: str) -> str:

@@ -15,7 +15,6 @@ With `pretrained_vectors` = 1 the word vectors are GloVe's and stay as they are.
 questions alone, which is not expected to reach the target.
 """
 
-import hashlib
 import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -29,7 +28,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_se
 
 from finishline.rules.run import Phase
 from reference_models import DataSetError, Measurement, Synthetic
-from reference_models.data import NEEDS, DataFile, read_whole
+from reference_models.data import NEEDS, read_whole, sha256_of_list
 from reference_models.distributed import World, alone, join, synchronise
 from reference_models.hyperparameters import Limit, checked
 from reference_models.squad_files import read_questions
@@ -46,16 +45,7 @@ from reference_models.squad_text import (
 )
 from reference_models.training import average, check_loss, cosine_rate, set_rate
 
-
-def _listed(file: DataFile) -> str:
-    """A file as `sha256sum` lists it."""
-    return f"{str(file.digest).removeprefix('sha256:')}  {file.name.removeprefix('squad/')}\n"
-
-
-# The hash of the list of both files names the data set.
-DATA_SET_SHA256 = hashlib.sha256(
-    "".join(map(_listed, NEEDS["squad"].files[:2])).encode()
-).hexdigest()
+DATA_SET_SHA256 = sha256_of_list(NEEDS["squad"], count=2)  # of the questions
 VECTOR_WIDTH, LETTER_WIDTH, LETTER_FEATURES = 100, 16, 64
 LONGEST_ANSWER = 20  # words
 FEWEST_SIGHTINGS = 2  # of a word that has a vector of its own

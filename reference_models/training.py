@@ -1,9 +1,11 @@
 """What trainings share: schedules of the learning rate, averaged weights, a loss that is none."""
 
 import math
+from collections.abc import Iterator
+from itertools import chain
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from reference_models import TrainingDivergedError
 
@@ -34,10 +36,15 @@ def set_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
 
 
 def average(averaged: nn.Module, model: nn.Module, *, decay: float) -> None:
-    """Move the averaged weights towards the model's: averaged = decay * averaged + rest * model."""
+    """Move averaged weights and statistics to the model's: decay * averaged + rest * model."""
     with torch.no_grad():
-        for mean, weight in zip(averaged.parameters(), model.parameters(), strict=True):
-            mean.lerp_(weight, 1 - decay)
+        for mean, value in zip(_averageable(averaged), _averageable(model), strict=True):
+            mean.lerp_(value, 1 - decay)
+
+
+def _averageable(model: nn.Module) -> Iterator[Tensor]:
+    values = chain(model.parameters(), model.buffers())
+    return (value for value in values if value.is_floating_point())
 
 
 def check_loss(loss: float, *, epoch: int) -> None:

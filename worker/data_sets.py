@@ -58,9 +58,10 @@ def fetch(reference: str, data_dir: Path) -> None:
         file = wanted[found.name]
         if found.state == "another file" or (not found.is_usable and file.url is None):
             wrong = needs.folder if file.url is None else file.name
+            place = needs.place(data_dir)
             raise DataSetError(
-                f"{found.name} is {found.state}; remove {data_dir / wrong} and fetch again",
-                file=str(data_dir / found.name),
+                f"{found.name} is {found.state}; remove {place / wrong} and fetch again",
+                file=found.path,
             )
         if not found.is_usable:
             download(file, data_dir)
@@ -87,7 +88,7 @@ def download(file: DataFile, data_dir: Path) -> None:
         ) from error
     if zipped:
         _take_out(part, path)
-    elif file.digest is not None and (found := digest_of(part, file.digest)) != file.digest:
+    elif (found := digest_of(part, file)) != file.digest:
         part.unlink()
         raise DataSetError(f"{file.url} has {found}", file=str(path), expected=file.digest)
     else:

@@ -162,7 +162,7 @@ def open_entries(lease: Lease, server: WorkerLink, *, host: Host) -> Iterator[En
         }
         folder = stack.enter_context(package_folder(files))
         try:
-            module = task_module(folder, lease.job.benchmark_id)
+            module = task_module(folder, lease.job.benchmark_id, host.data_dir)
             task = stack.enter_context(TaskBox(module, backend=host.box))
         except (TaskError, PackageMissingError) as error:
             raise BoxUnavailableError(str(error)) from error

@@ -75,7 +75,7 @@ def large(package):
         (link, "notes.txt", None, None, "a regular file"),
         (binary, "model.so", None, None, ".py .toml .md .txt"),
         (shadow, "json.py", None, None, "another name"),
-        (other_benchmark, "training.toml", 2, "benchmark", "digits or teacher"),
+        (other_benchmark, "training.toml", 2, "benchmark", "digits or fashion or teacher"),
         (half_manifest, "training.toml", 2, None, "a TOML file"),
         (licenceless, "training.toml", 6, "license", "a text of 1 to 4000 characters"),
         (large, None, None, None, "at most 262144 bytes"),

@@ -23,6 +23,7 @@ from reference_models import (
     UnknownReferenceError,
     cifar10,
     distributed,
+    fashion,
     grammar,
     imagenet,
     imagenet_files,
@@ -90,6 +91,7 @@ def test_calibrated_run_reads_back_from_a_benchmark_file():
     ("name", "chosen", "items"),
     [
         ("cifar10", {"batch_size": 8, "width": 4, "views": 1, "epochs": 1}, 6),
+        ("fashion", {"batch_size": 32}, 6),
         ("grammar", {"batch_size": 8}, 256),
         ("squad", {"batch_size": 2, "width": 8, "dropout": 0.0}, 6),
         ("text", {"batch_size": 8}, 256),
@@ -98,7 +100,7 @@ def test_calibrated_run_reads_back_from_a_benchmark_file():
 def test_synthetic_step_trains_on_made_up_data_as_often_as_asked(name, chosen, items, monkeypatch):
     monkeypatch.setattr(cifar10, "TRAIN_IMAGES", 16)  # Two steps are then a whole run.
     monkeypatch.setattr(squad, "MADE_UP_WORDS", 100)
-    for module in (cifar10, squad):
+    for module in (cifar10, fashion, squad):
         monkeypatch.setattr(module, "EVALUATION_BATCH", 6)
     torch.manual_seed(0)
     reference = load_reference(name)

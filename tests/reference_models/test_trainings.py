@@ -13,12 +13,14 @@ from reference_models import (
     Measurement,
     TrainingDivergedError,
     digits,
+    fashion,
     grammar,
     load_reference,
 )
 from tests.reference_models import small_squad
 from tests.support.cifar_files import stripes, write_cifar10
 from tests.support.curves import curve
+from tests.support.fashion_files import bands, write_fashion
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 # Settings of a short training, samples of its epoch, and the function that reads its data.
@@ -27,6 +29,7 @@ SHORT = {
         {"batch_size": 128, "width": 8, "views": 2, "cutout_pixels": 8}, 256, "read_cifar10"
     ),
     "digits": ({"batch_size": 128}, 9 * 128, "read_data_set"),
+    "fashion": ({"batch_size": 128}, 256, "read_images"),
     "grammar": ({"batch_size": 256}, 512, "read_corpus"),
     "squad": (small_squad.SMALL | {"batch_size": 100, "dropout": 0.2}, 200, "load"),
 }  # fmt: skip
@@ -38,6 +41,7 @@ def start(tmp_path, monkeypatch):
     monkeypatch.setattr("reference_models.cifar10.EVALUATION_BATCH", 100)
     train, test = stripes(300, seed=1), stripes(100, seed=2)
     write_cifar10(tmp_path, monkeypatch, train=[train], test=test)
+    write_fashion(tmp_path, monkeypatch, train=bands(300, seed=1), test=bands(100, seed=2))
     train, test = (small_squad.questions_file(n, seed=n) for n in (256, 40))
     small_squad.publish(monkeypatch, tmp_path / "squad", train=train, test=test)
 
@@ -71,7 +75,7 @@ def test_a_seed_gives_its_curve_bit_for_bit(name, start, monkeypatch):
     assert curve(start(name, seed=8)) != curve(first)
 
 
-@pytest.mark.parametrize("name", ["digits", "grammar", "squad"])
+@pytest.mark.parametrize("name", ["digits", "fashion", "grammar", "squad"])
 def test_loss_that_is_no_number_ends_the_training(name, start, monkeypatch):
     monkeypatch.setattr(load_reference(name), "train_step", lambda *_, **__: torch.tensor(math.nan))
     with pytest.raises(TrainingDivergedError, match="epoch 1"):
@@ -95,6 +99,9 @@ def test_loss_that_is_no_number_ends_the_training(name, start, monkeypatch):
         ("digits", "base_learning_rate", math.inf),
         ("digits", "base_ema_decay", True),
         ("digits", "learning_rat", 0.1),
+        ("fashion", "batch_size", 31),
+        ("fashion", "compile", 0.5),
+        ("fashion", "weight_decay", math.nan),
         ("grammar", "batch_size", 7),
         ("grammar", "batch_size", True),
         ("grammar", "epochs", math.nan),
@@ -134,6 +141,10 @@ def test_benchmark_file_states_limits_defaults_and_data_of_the_reference(name):
 
 
 def test_benchmark_files_count_the_test_items_of_the_references():
-    counted = {"digits": digits.TEST_ITEMS, "grammar": grammar.TEST_WINDOWS * grammar.CONTEXT_BYTES}
+    counted = {
+        "digits": digits.TEST_ITEMS,
+        "fashion": fashion.TEST_ITEMS,
+        "grammar": grammar.TEST_WINDOWS * grammar.CONTEXT_BYTES,
+    }
     for name, items in counted.items():
         assert load_benchmark(BENCHMARKS / f"{name}.toml").data_set.test_items == items

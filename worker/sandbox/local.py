@@ -9,6 +9,7 @@ says that it is yours too.
 """
 
 import argparse
+import os
 import secrets
 import sys
 from collections.abc import Callable, Sequence
@@ -57,7 +58,8 @@ def _run(given: argparse.Namespace) -> int:
     else:
         require_box(plain=given.plain)
     backend: AnyBackend = "plain" if given.plain_task else "bwrap"
-    with open_task(given.benchmark.with_suffix(""), benchmark, backend=backend) as task:
+    folder = given.benchmark.with_suffix("")
+    with open_task(folder, benchmark, backend=backend, data_dir=given.data_dir) as task:
         return _train(given, racers, benchmark, task)
 
 
@@ -134,9 +136,16 @@ def limits_of(benchmark: Benchmark) -> Limits:
     return Limits.of_submission(policy, run_seconds=policy.run_limit_seconds)
 
 
-def open_task(folder: Path, benchmark: Benchmark, *, backend: AnyBackend = "bwrap") -> TaskBox:
+def open_task(
+    folder: Path,
+    benchmark: Benchmark,
+    *,
+    backend: AnyBackend = "bwrap",
+    data_dir: Path | None = None,
+) -> TaskBox:
     """The task of a benchmark, from the folder beside its definition. Raises TaskError."""
-    return TaskBox(task_module(folder, benchmark.benchmark_id), backend=backend)
+    data_dir = data_dir or Path(os.environ.get("FINISHLINE_DATA_DIR", "var/data"))
+    return TaskBox(task_module(folder, benchmark.benchmark_id, data_dir), backend=backend)
 
 
 def draw_course(
@@ -202,6 +211,7 @@ def _read_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--plain-task", action="store_true", help="run the task without a sandbox")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seed", type=int, help="seed of the first run; of the nonce if absent")
+    parser.add_argument("--data-dir", type=Path, help="folder of the data sets")
     parser.add_argument("--nonce", help="64 hex digits that data and seeds are drawn from")
     return parser.parse_args(arguments)
 

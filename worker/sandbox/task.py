@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from reference_models import DataSetError
+from reference_models.data import require_data
 from worker.sandbox.channel import Array, Channel, ClosedError, DeadlineError
 from worker.sandbox.course import Course
 from worker.sandbox.order import RUNNER, AnyBackend, Order
@@ -192,26 +194,27 @@ def read_arrays(
     return found  # type: ignore[return-value]
 
 
-# Data of shipped tasks, in a package of this host: the package and the file below it.
-SHIPPED_DATA = {"digits": {"digits.csv.gz": ("sklearn", "datasets/data/digits.csv.gz")}}
-
-
-def task_module(folder: Path, benchmark_id: str) -> TaskModule:
+def task_module(folder: Path, benchmark_id: str, data_dir: Path) -> TaskModule:
     """The task in a folder. Raises TaskError without a module, or without its data."""
     if not (folder / "task.py").is_file():
         raise TaskError(f"benchmark {benchmark_id} has no task for code submissions")
     return TaskModule(
         folder=folder.resolve(),
         packages=dict(requirements_of(["numpy"])),
-        data={
-            name: _data_file(package, path)
-            for name, (package, path) in SHIPPED_DATA.get(benchmark_id, {}).items()
-        },
+        data={path.name: path.resolve() for path in _data_files(benchmark_id, data_dir)},
     )
 
 
-def _data_file(package: str, path: str) -> Path:
-    found = importlib.util.find_spec(package)
-    if found is None or found.origin is None:
-        raise TaskError(f"the task's data need the package {package}, which is not installed")
-    return Path(found.origin).parent / path
+def _data_files(benchmark_id: str, data_dir: Path) -> list[Path]:
+    """The data of a shipped task: in a package of this host, or in its data folder as published."""
+    if benchmark_id == "digits":
+        found = importlib.util.find_spec("sklearn")
+        if found is None or found.origin is None:
+            raise TaskError("the task's data need the package sklearn, which is not installed")
+        return [Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz"]
+    if benchmark_id != "fashion":
+        return []
+    try:
+        return require_data(benchmark_id, data_dir, {}, hashed=True)
+    except DataSetError as error:
+        raise TaskError(str(error)) from error

@@ -86,6 +86,7 @@ def run_code(
     seed: int | None,
     nonce: str | None,
     plain: bool,
+    data: Path,
     benchmarks_dir: Path | None,
 ) -> ExitCode:
     """Train a code submission here, in the sandbox and by the clock of a worker."""
@@ -93,7 +94,9 @@ def run_code(
     tasks = find_tasks(benchmarks_dir, path)
     code = open_code(path, benchmarks=tasks)
     notice = tell_phase(screen, code.manifest.benchmark)
-    with in_box(code, tasks, runs=runs, seed=seed, nonce=nonce, plain=plain) as (arguments, unit):
+    boxed = in_box(code, tasks, runs=runs, seed=seed, nonce=nonce, plain=plain)
+    with boxed as (arguments, unit):
+        arguments.append(f"--data-dir={data.absolute()}")
         finished, drawn, exit_code = train_in_box(arguments, screen, unit=unit)
     drawn = drawn or nonce
     document = {"nonce": drawn, "package_sha256": code.sha256, "runs": finished, "notice": notice}

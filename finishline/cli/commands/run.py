@@ -105,6 +105,7 @@ def run(
             seed=seed,
             nonce=nonce,
             plain=plain,
+            data=data,
             benchmarks_dir=benchmarks_dir,
         )
     if nonce is not None or plain:

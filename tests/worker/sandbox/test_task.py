@@ -1,5 +1,6 @@
 """A task in a box of its own: the same draw as outside, both halves, and errors in a sentence."""
 
+import gzip
 import importlib.util
 import math
 import textwrap
@@ -8,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.fashion_files import bands, write_fashion
 from tests.worker.sandbox.conftest import kill_boxes
 from worker.sandbox import protocol
 from worker.sandbox.packages import requirements_of
@@ -65,7 +67,7 @@ def test_the_teacher_drawn_in_its_box_is_that_drawn_outside():
     spec.loader.exec_module(module)
     expected = module.draw(bytes(32))
 
-    with TaskBox(task_module(TEACHER, "teacher")) as task:
+    with TaskBox(task_module(TEACHER, "teacher", Path())) as task:
         course = task.draw(bytes(32), facts={}, target=96.5)
         halves = course.score(expected.answers.tobytes())
         wrong = course.score(((expected.answers + (np.arange(32_768) < 8192)) % 8).tobytes())
@@ -78,7 +80,7 @@ def test_the_teacher_drawn_in_its_box_is_that_drawn_outside():
 
 
 def test_digits_draw_order_names_and_pixels_of_a_control():
-    with TaskBox(task_module(TEACHER.with_name("digits"), "digits")) as task:
+    with TaskBox(task_module(TEACHER.with_name("digits"), "digits", Path())) as task:
         drawn, again, other, control = (
             task.draw(nonce, facts={}, target=97.5, control=control)
             for nonce, control in ((b"a", False), (b"a", False), (b"b", False), (b"a", True))
@@ -98,6 +100,38 @@ def test_digits_draw_order_names_and_pixels_of_a_control():
         return [int(sums[course.train["y"] == name].mean()) for name in range(10)]
 
     assert pixels_of_a_name(drawn) == pixels_of_a_name(control) != pixels_of_a_name(other)
+
+
+def test_fashion_draws_order_names_and_a_control_from_checked_files(tmp_path, monkeypatch):
+    train, test = bands(300, seed=1), bands(100, seed=2)
+    write_fashion(tmp_path, monkeypatch, train=train, test=test)
+    fashion = TEACHER.with_name("fashion")
+    with TaskBox(task_module(fashion, "fashion", tmp_path)) as task:
+        drawn, again, other, control = (
+            task.draw(nonce, facts={}, target=91.0, control=control)
+            for nonce, control in ((b"a", False), (b"a", False), (b"b", False), (b"a", True))
+        )
+
+    def names(course, published):
+        """The names of each published class."""
+        label_of = {image.tobytes(): label for image, label in zip(*published, strict=True)}
+        items = zip(course.train["x"], course.train["y"], strict=True)
+        pairs = {(label_of[image.tobytes()], int(name)) for image, name in items}
+        return sorted((int(label), name) for label, name in pairs)
+
+    assert np.array_equal(drawn.train["x"], again.train["x"])
+    assert not np.array_equal(drawn.inputs["x"], other.inputs["x"])
+    assert (drawn.train["x"].shape, drawn.inputs["x"].shape) == ((300, 28, 28), (100, 28, 28))
+    assert len(names(drawn, train)) == len(dict(names(drawn, train))) == 10
+    assert names(drawn, train) != names(other, train)
+    upright = 255 - np.roll(control.train["x"], -14, axis=(1, 2)).transpose(0, 2, 1)
+    assert np.array_equal(upright, drawn.train["x"])
+    assert np.array_equal(control.train["y"], drawn.train["y"])
+
+    path = tmp_path / "fashion-mnist" / "t10k-labels-idx1-ubyte.gz"
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:-1] + b"\1\1"))
+    with pytest.raises(TaskError, match=r"t10k-labels-idx1-ubyte\.gz is another file"):
+        task_module(fashion, "fashion", tmp_path)
 
 
 def test_both_halves_come_from_the_tasks_own_score(write_task):
