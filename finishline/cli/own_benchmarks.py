@@ -159,20 +159,26 @@ def write_template(package: str, folder: Path, change: Callable[[str], str]) -> 
 
     Their environment is the one installed here. Raises CliError.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"{folder} exists. Choose a new or empty folder.")
     try:
         environment = f"numpy-{'.'.join(version('numpy').split('.')[:2])}"
     except PackageNotFoundError:
         environment = ENVIRONMENT
-    written = []
-    for name, source in _examples(resources.files(package)):
-        text = source.read_text(encoding="utf-8").replace(ENVIRONMENT, environment)
+    texts = (
+        (name, source.read_text(encoding="utf-8").replace(ENVIRONMENT, environment))
+        for name, source in _examples(resources.files(package))
+    )
+    return write_new(folder, {name: change(text).encode() for name, text in texts})
+
+
+def write_new(folder: Path, files: Mapping[str, bytes]) -> list[str]:
+    """Write files into a new or empty folder. Returns their names. Raises CliError."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder} exists. Choose a new or empty folder.")
+    for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(change(text), encoding="utf-8")
-        written.append(name)
-    return written
+        path.write_bytes(content)
+    return list(files)
 
 
 def _examples(folder: Traversable, path: str = "") -> Iterator[tuple[str, Traversable]]:

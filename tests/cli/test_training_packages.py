@@ -184,6 +184,15 @@ def test_wrong_usage_is_told_before_anything_is_trained(package, other, finishli
         assert (ran.code, told in ran.err) == (2, True), words
 
 
+@pytest.mark.parametrize("name", ["fashion", "teacher"])
+def test_a_folder_named_like_a_benchmark_gets_its_reference(name, tmp_path, finishline):
+    folder = tmp_path / name
+    assert finishline("init", str(folder)).code == 0
+    ran = finishline("check", str(folder), "--json")
+    assert (ran.code, ran.json()["manifest"]["benchmark"]) == (0, name)
+    assert "exists. Choose a new" in finishline("init", str(folder)).err
+
+
 @pytest.mark.usefixtures("boxed")
 def test_a_package_that_raises_is_told_in_a_sentence_with_its_last_lines(package, finishline):
     with (package / "train.py").open("a") as file:

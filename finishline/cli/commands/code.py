@@ -20,6 +20,7 @@ from finishline.cli.own_benchmarks import (
     find_tasks,
     read_files,
     read_task,
+    write_new,
     write_template,
 )
 from finishline.cli.processes import FAILED, TRAIN, box_events, require_seeds
@@ -28,21 +29,35 @@ from finishline.cli.tables import seconds_text
 from finishline.client.errors import FinishlineError
 from finishline.package_folder import package_folder
 from finishline.places import installed_server
+from finishline.rules.benchmarks.definition_tables import REFERENCE
 from finishline.rules.submissions.claim import MAX_TRAINED_SEED
 from finishline.rules.trainings.own_benchmark import FILE
 from finishline.rules.trainings.package import LARGEST_FILE_BYTES, Package, read_package
 from finishline.rules.verification.messages import PACKAGE_PREFIX
 
 PHASE_TIMEOUT = httpx2.Timeout(5.0)
-TEMPLATE = "finishline.rules.trainings.template"
+TEMPLATE, TEMPLATE_BENCHMARK = "finishline.rules.trainings.template", "digits"
 
 
 @shows
 def init(
     screen: Screen, path: Annotated[Path, Argument(help="The folder to make.", metavar="DIR")]
 ) -> None:
-    """Write a running example code submission for the digits benchmark into a new folder."""
-    written = write_template(TEMPLATE, path, lambda text: text)
+    """Write a running example code submission into a new folder.
+
+    A folder named like a benchmark gets that benchmark's reference, any other an example for
+    digits.
+    """
+    task = find_tasks(None).get(path.name)
+    if task is None or path.name == TEMPLATE_BENCHMARK:
+        written = write_template(TEMPLATE, path, lambda text: text)
+    else:
+        home = f"{path.name}/{REFERENCE}"
+        files = read_task(task)[1]
+        written = write_new(
+            path,
+            {name.removeprefix(home): files[name] for name in files if name.startswith(home)},
+        )
     lines = [f"Wrote {', '.join(written)} to {path}.", _next_step(path)]
     screen.answer({"path": str(path), "files": written}, lines)
 
