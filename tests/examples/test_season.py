@@ -1,22 +1,28 @@
-"""The series of examples/season: packages whose manifests form one chain, an idea each."""
+"""The example series: packages whose manifests form one chain, an idea each."""
 
 import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from finishline.client.files import read_folder
 from finishline.rules.trainings.package import read_package
 
-SEASON = Path(__file__).parents[2] / "examples" / "season"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SEASON = EXAMPLES / "season"
 
 
-def test_each_package_of_the_season_is_based_on_the_one_before():
-    folders = sorted(path for path in SEASON.iterdir() if path.is_dir())
-    assert len(folders) >= 6
+@pytest.mark.parametrize(
+    ("series", "benchmark", "packages"), [("season", "teacher", 6), ("fashion", "fashion", 5)]
+)
+def test_each_package_of_a_series_is_based_on_the_one_before(series, benchmark, packages):
+    folders = sorted(path for path in (EXAMPLES / series).iterdir() if path.is_dir())
+    assert len(folders) == packages
     parent, wrong = None, []
     for folder in folders:
         files, unread = read_folder(folder)
-        package, problems = read_package(files, benchmarks=["teacher"])
+        package, problems = read_package(files, benchmarks=[benchmark])
         assert package is not None, problems
         assert unread == []
         if package.manifest.based_on != parent:
