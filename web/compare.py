@@ -62,6 +62,7 @@ def _told_apart_by(names: list[str], rows: Sequence[View]) -> list[str]:
         map(byline, rows),
         (str(row["model"]) for row in rows),
         map(hardware, rows),
+        (str(row.get("division") or "") for row in rows),
         (str(row["system"]["name"]) for row in rows),
         _differing_settings(rows),
         (day(row["submitted_on"] or row["submitted_at"]) for row in rows),

@@ -1,4 +1,4 @@
-"""Benchmarks by family and by round, and the console's pages by section."""
+"""Benchmarks by family and by round."""
 
 import re
 from collections import defaultdict
@@ -93,72 +93,6 @@ def _names(place: tuple[int, ...]) -> tuple[str, str]:
     """The id and the name of a round."""
     version = ".".join(map(str, place))
     return NAMES.get(place) or (f"v{version}", f"MLPerf v{version}")
-
-
-# Sections of the console, each with its pages: name, address, label.
-CONSOLE = (
-    ("Overview", (("overview", "/console", "To do"), ("decide", "/console/decide", "Decide"))),
-    (
-        "Submissions",
-        (
-            ("submissions", "/console/submissions", "List"),
-            ("verify", "/console/verify", "Verify"),
-            ("head_to_heads", "/console/head-to-heads", "Head-to-heads"),
-        ),
-    ),
-    (
-        "Benchmarks",
-        (
-            ("phases", "/console/phases", "Phases"),
-            ("benchmarks", "/console/benchmarks", "Definitions"),
-            ("calibrations", "/console/calibrations", "Calibrations"),
-            ("prices", "/console/prices", "Prices"),
-        ),
-    ),
-    ("Workers", (("workers", "/console/workers", "Workers"),)),
-    (
-        "People",
-        (
-            ("users", "/console/users", "Users"),
-            ("invitations", "/console/invitations", "Invite"),
-            ("quotas", "/console/quotas", "Quotas"),
-            ("tokens", "/console/tokens", "Tokens"),
-        ),
-    ),
-    ("Log", (("audit", "/console/audit", "Audit log"),)),
-    (
-        "Account",
-        (
-            ("account", "/account", "Your account"),
-            ("notices", "/console/notices", "Notices"),
-        ),
-    ),
-)
-ORGANISERS = ("organiser", "admin")
-SUBMITTERS = ("account", "notices")
-
-
-@dataclass(frozen=True)
-class ConsoleSection:
-    """A section of the console with the pages that a user may open."""
-
-    label: str
-    pages: tuple[tuple[str, str, str], ...]
-
-
-def console_sections_of(role: str) -> list[ConsoleSection]:
-    """The sections in the navigation of a user with a role. None is empty."""
-    own = [
-        ConsoleSection(label, tuple(page for page in pages if _may_open(role, page[0])))
-        for label, pages in CONSOLE
-    ]
-    return [section for section in own if section.pages]
-
-
-def _may_open(role: str, name: str) -> bool:
-    if role in ORGANISERS:
-        return True
-    return name == "account" or (role == "submitter" and name in SUBMITTERS)
 
 
 Shown = Literal["minutes", "per-accelerator", "speed-up"]

@@ -449,3 +449,21 @@ def test_a_calibration_of_an_earlier_definition_waits_for_nobody(
         page = console.get(f"/console/calibrations/{made['id']}").text
         assert "needs its own calibration" in page
         assert waits not in page
+
+
+@pytest.mark.parametrize(
+    ("who", "pages"),
+    [
+        ("walter", {"/account"}),
+        ("alice", {"/account", "/console/notices"}),
+        ("olivia", {"/account", "/console", "/console/workers", "/console/users"}),
+    ],
+)
+def test_the_navigation_has_what_a_role_may_open(who, pages, client, request):
+    sign_in(client, request.getfixturevalue(who))
+    page = client.get("/account").text
+    bars = re.findall(r'<nav aria-label="[^"]+" class="console-nav.*?</nav>', page, re.S)
+    links = set(re.findall(r'href="([^"]+)"', "".join(bars)))
+
+    assert pages <= links
+    assert who == "olivia" or links == pages

@@ -16,7 +16,7 @@ from web.board_table import (
     sort_state,
     target_range,
 )
-from web.home_words import console_sections_of, families, short_title, shown_families
+from web.home_words import families, short_title, shown_families
 
 FILTERS = {"division": "open", "q": "a&b=c", "sort": "cost", "order": "asc", "cursor": "x"}
 
@@ -188,12 +188,3 @@ def test_range_holds_the_target(qualities):
 def test_target_of_zero_has_a_range():
     slide = target_range(target(0.0, "loss", "lower"), None)
     assert 0.0 <= slide.low <= slide.high
-
-
-@pytest.mark.parametrize(
-    ("role", "names"), [("worker", ["account"]), ("submitter", ["account", "notices"])]
-)
-def test_console_lists_what_a_role_may_open(role, names):
-    pages = [name for section in console_sections_of(role) for name, _, _ in section.pages]
-    assert sorted(pages) == names
-    assert len(console_sections_of("organiser")) > len(console_sections_of(role))
