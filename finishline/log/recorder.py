@@ -143,7 +143,10 @@ class Recorder:
 
     @property
     def reached(self) -> bool:
-        """Whether the target is reached, by the benchmark's own rule."""
+        """Whether the target, or the end of the budget, is reached by the benchmark's own rule."""
+        budget = self.benchmark.reach.budget_seconds
+        if budget is not None:
+            return any(each.seconds >= budget for each in self._evaluations)
         at_target = self.benchmark.target.reached_at(self._evaluations)
         return place_at_target(at_target, self.benchmark.reach) is not None
 

@@ -317,6 +317,8 @@ def announce_record(
         "tta_seconds": record.tta_seconds,
         "beaten": record.beaten,
         "margin_percent": record.margin_percent,
+        "quality": record.quality,
+        "margin": record.margin,
         "p_value": record.p_value,
     }
     announce(session, "record.set", lambda: subject)

@@ -176,6 +176,18 @@ def test_where_evaluations_are_off_the_clock_all_time_counts_as_training(tmp_pat
     assert cifar10.clock.seconds(ledger, division="open") >= 0.01
 
 
+def test_a_run_with_a_budget_is_over_at_its_end(tmp_path, monkeypatch):
+    text = (BENCHMARKS / "digits.toml").read_text().partition("[latency]")[0]
+    budget = '[ranking]\nby = "quality"\nbudget_seconds = 0.05\n'
+    (tmp_path / "digits.toml").write_text(text + budget)
+    monkeypatch.setenv("FINISHLINE_BENCHMARKS_DIR", str(tmp_path))
+    with finishline.log.run("digits", seed=1, out=tmp_path / "out") as run:
+        run.start()
+        assert not run.evaluation(epoch=1, quality=99.0)
+        time.sleep(0.06)
+        assert run.evaluation(epoch=2, quality=50.0)
+
+
 def test_other_ranks_write_nothing(tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "3")
     with finishline.log.run("digits", seed=1, out=tmp_path / "out") as run:
