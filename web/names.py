@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
+from finishline.rules.archive.nanogpt import BOARDS
 from finishline.rules.benchmarks.accelerators import (
     NOT_STATED,
     PROCESSORS,
@@ -16,6 +17,7 @@ from finishline.rules.ranking import NOT_MEASURED, Evidence, Row, evidence_word
 from finishline.rules.text import unseen_gap_text
 
 View = Mapping[str, Any]
+SPEEDRUNS = frozenset(BOARDS.values())
 
 
 def accelerator_of_system(system: Mapping[str, Any]) -> Accelerator:
@@ -59,13 +61,17 @@ def named(account: str, display_name: str | None) -> str:
 
 
 def entry_title(row: View) -> str:
-    """Title of a row: its model. Many published results share a model: theirs is the hardware."""
-    return hardware(row) if row.get("evidence") == "published" else str(row["model"])
+    """Title of a row: its model. Many published results share a model: theirs is the hardware.
+
+    The records of a speedrun share the hardware.
+    """
+    shares_model = row.get("evidence") == "published" and row.get("benchmark") not in SPEEDRUNS
+    return hardware(row) if shares_model else str(row["model"])
 
 
 def row_name(row: View) -> str:
     """The title of a row and its submitter. A published result has its system too."""
-    if row.get("evidence") != "published":
+    if row.get("evidence") != "published" or row.get("benchmark") in SPEEDRUNS:
         return f"{entry_title(row)} by {byline(row)}"
     system = row.get("system") or ""
     name = system["name"] if isinstance(system, Mapping) else system

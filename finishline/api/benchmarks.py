@@ -58,12 +58,13 @@ class RunsView(Schema):
     """Runs of a result, and how many are dropped at each end.
 
     A submission has `started` runs: more than `count` where the first `count` that reach the target
-    make the result.
+    make the result. With a `most` it has `count` to `most` runs, and all of them count.
     """
 
     count: int
     dropped: int
     started: int
+    most: int | None = None
 
 
 class BenchmarkView(Schema):
@@ -85,7 +86,7 @@ class BenchmarkView(Schema):
     runs: RunsView
     divisions: list[str]
     replayable: bool
-    convergence_unit: Literal["epochs", "samples"] = "epochs"
+    convergence_unit: Literal["epochs", "samples", "steps"] = "epochs"
     time_unit: str | None = None
     sha256: str
     submissions: int

@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, computed_field
 from finishline.api.schema import Schema
 from finishline.rules.ranking import Check, Evidence
 from finishline.rules.scoring.convergence import FACTOR_COUNTS
-from finishline.rules.scoring.scoring import Step
+from finishline.rules.scoring.scoring import AtStop, Step
 from finishline.rules.submissions.claim import Cloud, TrainedWith, Tuning
 from finishline.rules.verification.verdict import ChangedFigure
 
@@ -75,13 +75,15 @@ class CostBasisView(Schema):
 class ResultView(Schema):
     """Result of the runs, with every step. Times in seconds on the benchmark's clock.
 
-    `raw_tta_seconds` is as measured. `tta_seconds` is normalised if `rcp` says so. `cost_usd` is
-    computed with each answer, at the price of `cost_basis`.
+    `raw_tta_seconds` is as measured. `tta_seconds` is normalised if `rcp` says so. `at_stop` has
+    the figures of runs that all stop at one step. `cost_usd` is computed with each answer, at the
+    price of `cost_basis`.
     """
 
     tta_seconds: float | None
     raw_tta_seconds: float | None = None
     rcp: RcpView | None = None
+    at_stop: AtStop | None = None
     tta_display: str | None
     reached: int
     started: int

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import Request, Response
 from sqlalchemy import and_, case, func, select
@@ -16,7 +16,7 @@ from starlette.datastructures import FormData
 from finishline.api.benchmarks import BenchmarkList, BenchmarkView, PhasesView, RunsView
 from finishline.api.schema import Schema
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.benchmarks.definition_tables import RcpRule, ReferencePoint
+from finishline.rules.benchmarks.definition_tables import ConvergenceUnit, RcpRule, ReferencePoint
 from finishline.rules.scoring.convergence import (
     FACTOR_COUNTS,
     ConvergenceLimit,
@@ -66,6 +66,11 @@ class Counts:
 
 
 NO_SUBMISSIONS = Counts()
+UNITS: dict[ConvergenceUnit, Literal["epochs", "samples", "steps"]] = {
+    "epoch_num": "epochs",
+    "samples_count": "samples",
+    "steps": "steps",
+}
 
 
 def count_submissions(session: Session, benchmark_ids: Iterable[str]) -> dict[str, Counts]:
@@ -122,7 +127,7 @@ def benchmark_view(
         clock=benchmark.clock.name,
         runs=RunsView.of(benchmark.runs, started=benchmark.runs.wanted),
         replayable=benchmark.replay is not None,
-        convergence_unit="samples" if benchmark.convergence_unit == "samples_count" else "epochs",
+        convergence_unit=UNITS[benchmark.convergence_unit],
         submissions=counts.train + counts.inference,
         inference_submissions=counts.inference,
         phases=phases,
@@ -130,7 +135,6 @@ def benchmark_view(
 
 
 STEPS_BETWEEN_POINTS = 12
-UNITS = {"epoch_num": "epochs", "samples_count": "samples"}
 
 
 class EnvelopePoint(Schema):

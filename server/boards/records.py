@@ -70,6 +70,7 @@ class NoRecord(Lower):
 class Described(Named):
     """What a list of records says of a submission beside its time."""
 
+    benchmark: str
     model: str
     hardware: str
     status: str
@@ -283,9 +284,11 @@ def _find_records(session: Session, benchmark: Benchmark, version: int) -> Recor
 def _with_names(session: Session, of: Mapping[str, Any], history: RecordHistory) -> DivisionRecords:
     ids = [each.submission_id for each in (*history.records, *history.not_records)]
     columns = (Submission.id, Submission.model, Submission.system, Submission.status)
+    benchmark = Submission.benchmark_id.label("benchmark")
     rows = session.execute(
         select(
             *columns,
+            benchmark,
             Submission.evidence,
             Submission.check_word.label("check"),
             SUBMITTER,

@@ -159,7 +159,7 @@ def time_of_run(run: StoredRun, what_if: WhatIf, benchmark: Benchmark, *, divisi
     if place is None:
         return RunTime(None)
     row = curve[place]
-    ledger, own_clock = ledger_of(row), clock_of_log(run.name)
+    ledger, own_clock = ledger_of(row), clock_of_log(run.name, benchmark)
     was_scored = ledger is not None or own_clock == benchmark.clock.name
     if what_if.own_target and was_scored and not run.reached:
         return RunTime(None)

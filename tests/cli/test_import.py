@@ -380,7 +380,7 @@ def test_the_day_of_a_round_is_sent_where_it_is_given(packages, tree, import_it)
     claims = import_it("mlperf", str(packages), *given).json()["to_import"]
     assert {each["claim"]["submission"]["submitted_on"] for each in claims} == {"2024-11-13"}
     refused = import_it("dawnbench", str(tree), *given)
-    assert (refused.code, "its own date" in refused.err) == (1, True)
+    assert (refused.code, "their own dates" in refused.err) == (1, True)
 
 
 def test_a_link_among_the_logs_is_refused_and_never_followed(packages, tmp_path, keeper, import_it):

@@ -151,8 +151,8 @@ def test_a_quality_just_short_of_its_target_does_not_read_as_the_target(
          " --help`."),
         (["admin", "rescore", "--definition", "x"], "Invalid value for '--definition': 'x' is not "
          "one of 'stored', 'current'. See `finishline admin rescore --help`."),
-        (["import"], "Missing argument 'dawnbench|mlperf'. Choose from: dawnbench, mlperf. See "
-         "`finishline import --help`."),
+        (["import"], "Missing argument 'dawnbench|mlperf|nanogpt'. Choose from: dawnbench, mlperf, "
+         "nanogpt. See `finishline import --help`."),
     ],
 )  # fmt: skip
 def test_a_wrong_call_is_told_in_sentences_with_the_help_of_its_command(

@@ -43,7 +43,7 @@ def complete_in_bash(*words):
         (("finishline", "bo"), {"board"}),
         (("finishline", "board", "--div"), {"--division"}),
         (("finishline", "benchmark", "ca"), {"calibrate"}),
-        (("finishline", "import", ""), {"dawnbench", "mlperf"}),
+        (("finishline", "import", ""), {"dawnbench", "mlperf", "nanogpt"}),
     ],
 )
 def test_bash_completes_commands_and_options(words, offered):

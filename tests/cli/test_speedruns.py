@@ -219,3 +219,28 @@ def test_other_outputs_and_other_words(finishline, tmp_path):
     none = finishline("score", "--format", "nanogpt", str(tmp_path / "empty"))
     assert (none.code, "No log found" in none.err) == (1, True)
     assert finishline("score", tree, "--pattern", "x").code == 2
+
+
+def test_a_dry_run_of_an_import_agrees_with_the_scores(finishline, score, tmp_path):
+    tree = write_records(tmp_path)
+    write_runs(tree / "records" / "track_3_optimization" / "results" / "a")
+    scored = score(tree)
+    ran = finishline("import", "nanogpt", str(tree), "--dry-run", "--json")
+    assert ran.code == 0, ran.err
+    document = ran.json()
+    assert [each["path"] for each in document["skipped"]] == ["track_3_optimization/results/a"]
+    sent = {each["path"]: each for each in document["to_import"]}
+    assert set(sent) == {record for record in scored if "track_1" in record}
+    for record, each in sent.items():
+        assert (each["runs"], each["eligible"]) == (
+            scored[record]["runs"],
+            scored[record]["reached"] is True,
+        )
+    claims = {each["path"]: each["claim"]["submission"] for each in document["to_import"]}
+    names = ("model", "organisation", "submitted_on")
+    assert [[claim[name] for name in names] for claim in claims.values()] == [
+        ["First of all", "@ann, @ben", "2026-03-06"],
+        ["Second/baseline", "2026-07-17_Second/baseline", "2026-07-17"],
+        ["Smaller steps", "@carl", "2026-07-17"],
+        ["Alone", "2026-07-20_Alone", "2026-07-20"],
+    ]

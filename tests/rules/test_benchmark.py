@@ -132,6 +132,28 @@ def test_what_a_file_may_say_is_read():
 
 
 @pytest.mark.parametrize(
+    ("count", "least", "most", "words"),
+    [
+        ("5", 5, None, "5"),
+        ('"3..75"', 3, 75, "3 to 75"),
+        ('"3.."', 3, 100, "3 or more"),
+        ('"5..5"', 5, 5, "5 to 5"),
+    ],
+)
+def test_runs_are_a_number_or_a_range(count, least, most, words):
+    runs = parse(GOOD.replace("count = 5", f"count = {count}")).runs
+    assert (runs.count, runs.wanted, runs.most, runs.in_words) == (least, least, most, words)
+
+
+@pytest.mark.parametrize("count", ['"3"', '"5..3"', '"0.."', '"..5"', '"3..x"', '"3..101"'])
+def test_a_broken_range_of_runs_is_named(count):
+    with pytest.raises(BenchmarkError) as error:
+        parse(GOOD.replace("count = 5", f"count = {count}"))
+    assert error.value.field == "runs.count"
+    assert "2..75" in error.value.expected or error.value.expected == "at most 100"
+
+
+@pytest.mark.parametrize(
     ("old", "new", "field"),
     [
         ('id = "toy"', 'id = "other"', "id"),
@@ -179,7 +201,7 @@ def test_what_a_file_may_say_is_read():
         ("quality = [50.0, 91.0]", "quality = [50.0, inf]", "reference_runs[0].quality"),
         ("[runs]", "[run]", "runs"),
         ('task = "Image', 'colour = "red"\ntask = "Image', "colour"),
-        ('unit = "samples_count"', 'unit = "steps"', "convergence.unit"),
+        ('unit = "samples_count"', 'unit = "batches"', "convergence.unit"),
         ('unit = "samples_count"', 'unit = "samples_count"\nof = 1', "convergence.of"),
         ('stdev_of = "trimmed"', 'stdev_of = "some"', "rcp.stdev_of"),
         ("allowance = 12", "allowance = -1", "rcp.allowance"),
@@ -346,7 +368,7 @@ def test_a_new_server_has_the_definitions_of_the_readme_and_the_others_are_of_ar
     own = re.findall(r"^\| (\w+) \|", table, re.MULTILINE)
     assert {"cifar10", "digits", "grammar", "imagenet", "squad"} <= set(own)
     assert sorted(path.stem for path in benchmarks_dir.glob("*.toml")) == sorted(own)
-    assert all(name.startswith("mlperf-v") for name in shipped_texts())
+    assert all(name.startswith(("mlperf-v", "nanogpt")) for name in shipped_texts())
     with pytest.raises(KeyError):
         shipped_texts()["../../../benchmarks/digits"]
 

@@ -96,10 +96,17 @@ def test_a_curve_of_dawnbench_counts_on_the_clock_of_dawnbench(make_benchmark):
 
     assert time_through(curve, make_benchmark(), target=80.0).seconds == 22.0
     assert time_through(curve, make_benchmark(), clock="mlperf").reason == NO_LEDGER
-    assert (clock_of_log("Entry.TSV"), clock_of_log("run_0.log")) == ("dawnbench", "mlperf")
+    clocks = [clock_of_log(name, make_benchmark()) for name in ("Entry.TSV", "run_0.log")]
+    assert clocks == ["dawnbench", "mlperf"]
     # The log is on MLPerf's clock: it had no time for want of a ledger, whatever it reached.
     silent = stored(told=False, reached=False)
     assert time_through(silent, make_benchmark(), clock="mlperf").seconds == 33.0
+
+
+def test_a_speedrun_board_takes_the_times_of_a_log_without_a_ledger(make_benchmark):
+    speedrun = make_benchmark(clock="speedrun")
+    assert time_through(WITHOUT_LEDGER, speedrun, target=90.0) == RunTime(11.0, 1.0)
+    assert time_through(WITHOUT_LEDGER, speedrun, clock="mlperf") == RunTime(None, 1.0, NO_LEDGER)
 
 
 def test_other_targets_are_reached_by_the_rule_of_the_benchmark(make_benchmark, on_mlperf):

@@ -19,7 +19,7 @@ from finishline.cli.client import WHEN_TOLD, ServerClient, connect
 from finishline.cli.definitions import read_benchmarks
 from finishline.cli.errors import CliError, ExitCode, UsageError
 from finishline.cli.options import BenchmarksDir, shows
-from finishline.cli.records import find_in, problem_text
+from finishline.cli.records import open_archive, problem_text
 from finishline.cli.screen import Screen, as_it_is
 from finishline.client.errors import (
     FinishlineError,
@@ -43,7 +43,10 @@ from finishline.rules.archive.import_plan import (
     of_kind,
     of_severity,
     plan_import,
+    plan_nanogpt,
 )
+from finishline.rules.archive.nanogpt import find_folders, read_readme
+from finishline.rules.archive.score import find_scorable
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.logs.text import MAX_FILE_BYTES
@@ -60,13 +63,14 @@ STATES = ("imported", "already_there", "refused", "failed", "skipped")
 EXAMPLES = {
     Kind.DAWNBENCH: "a DAWNBench tree (TASK/train/*.json)",
     Kind.MLPERF: "an MLPerf package (ORG/results/SYSTEM/BENCHMARK/result_0.txt)",
+    Kind.NANOGPT: "the records of modded-nanogpt (records/track_1_short/*/*.txt)",
 }
 
 
 @shows
 def import_archive(
     screen: Screen,
-    kind: Annotated[Kind, Argument(metavar="dawnbench|mlperf", help="Kind of archive.")],
+    kind: Annotated[Kind, Argument(metavar="|".join(Kind), help="Kind of archive.")],
     path: Annotated[Path, Argument(metavar="PATH", help="Path of the archive.")],
     dry_run: Annotated[
         bool, Option("--dry-run", help="List the uploads without sending them.")
@@ -92,38 +96,45 @@ def import_archive(
     Stored submissions are skipped, so an interrupted import continues when it is run again.
     Ctrl-C ends it with the outcome of each.
     """
-    if published is not None and kind is Kind.DAWNBENCH:
-        raise CliError("--published is for MLPerf rounds; each DAWNBench entry has its own date.")
+    if published is not None and kind is not Kind.MLPERF:
+        raise CliError("--published is for MLPerf rounds. Other entries have their own dates.")
     if commit is not None and not COMMIT.fullmatch(commit):
         raise UsageError(
             f"--commit {commit!r}: expected the 40 hex digits that `git rev-parse HEAD` prints."
         )
     commit = commit or commit_of(path)
     benchmarks = read_benchmarks(benchmarks_dir)
-    found = of_kind(find_in(path), kind)
-    if not found.submissions:
+    day = None if published is None else published.date()
+    archive = open_archive(path)
+    planned: Iterable[Parcel | Unsent]
+    if kind is Kind.NANOGPT:
+        folders = find_folders(archive)
+        paths = [folder.id for folder in folders]
+        planned = plan_nanogpt(folders, archive, read_readme(archive, path.resolve().parts))
+    else:
+        found = of_kind(find_scorable(archive, asked_for_file=not path.is_dir()), kind)
+        paths = [each.path for each in found.submissions]
+        planned = plan_import(found, benchmarks, published=day)
+    if not paths:
         raise CliError(f"Nothing to import at {path}. Expected {EXAMPLES[kind]}.")
     started = time.monotonic()
     outcomes: list[Outcome] = []
-    day = None if published is None else published.date()
-    planned: Iterable[Parcel | Unsent] = plan_import(found, benchmarks, published=day)
     if not screen.as_json and sys.stderr.isatty():
         bar = Console(stderr=True)
-        total = len(found.submissions)
-        planned = track(planned, "Importing", total=total, console=bar, transient=True)
+        planned = track(planned, "Importing", total=len(paths), console=bar, transient=True)
     try:
         with connect(timeout=TIMEOUT, retries=RETRIES) as server:
             for each in planned:
                 if isinstance(each, Unsent):
                     outcome = _unsent(each)
                 elif dry_run:
-                    outcome = describe(each, found.archive, benchmarks)
+                    outcome = describe(each, archive, benchmarks)
                 else:
-                    outcome = send(server, each, found.archive, commit)
+                    outcome = send(server, each, archive, commit)
                 warnings = of_severity(each.problems, "warning")
                 outcomes.append(replace(outcome, warnings=warnings))
     finally:  # An import that is interrupted or refused says how far it came.
-        left = [each.path for each in found.submissions[len(outcomes) :]]
+        left = paths[len(outcomes) :]
         seconds = time.monotonic() - started
         document = _document(outcomes, left, seconds, dry_run=dry_run) | {"commit": commit}
         lines = [*_lines(outcomes, left, seconds, dry_run=dry_run), _source_line(commit)]

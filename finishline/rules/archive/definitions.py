@@ -1,7 +1,7 @@
 """Definitions of archived benchmarks: by id, and by their names in published files.
 
-One file has a benchmark in all of its `rounds`. A table of `[[differs]]` has what differs in some,
-such as `rounds = "2.0-4.1"`, and `[[points]]` their reference convergence points.
+One file has a benchmark, one of MLPerf in all of its `rounds`. A table of `[[differs]]` has what
+differs in some, such as `rounds = "2.0-4.1"`, and `[[points]]` their reference convergence points.
 """
 
 import json
@@ -52,7 +52,9 @@ def shipped_texts() -> Mapping[str, bytes]:
     texts = {}
     for path in sorted(SHIPPED.glob("*.toml")):
         whole = parse_toml(path.read_bytes(), file=path.name)
-        for version in whole["rounds"]:
+        if "rounds" not in whole:
+            texts[path.stem] = path.read_bytes()
+        for version in whole.get("rounds", ()):
             name, table = _definition(whole, version, path.stem)
             text = SOURCES.format(version=version, name=name) + "\n".join(_toml(table)) + "\n"
             texts[table["id"]] = text.encode()

@@ -7,12 +7,21 @@ from dataclasses import dataclass, replace
 from datetime import date
 from enum import StrEnum
 from typing import Any
+from urllib.parse import quote
 
 import orjson
 
 from finishline.rules.archive.agreement import read_description
 from finishline.rules.archive.files import Archive, ArchiveFile
 from finishline.rules.archive.find import EntryFiles, ResultSet
+from finishline.rules.archive.nanogpt import (
+    BOARDS,
+    SEVERAL_STOPS,
+    Folder,
+    Row,
+    row_of,
+    score_folder,
+)
 from finishline.rules.archive.problems import Problems
 from finishline.rules.archive.score import HPC, Found, score_found
 from finishline.rules.benchmarks.benchmark import Benchmark
@@ -32,6 +41,7 @@ class Kind(StrEnum):
 
     DAWNBENCH = "dawnbench"
     MLPERF = "mlperf"
+    NANOGPT = "nanogpt"
 
 
 @dataclass(frozen=True)
@@ -131,6 +141,48 @@ def plan_import(
         else:
             outside = "outside a package (ORG/results/SYSTEM/BENCHMARK)"
             yield Unsent(path, f"{outside}, so its submitter is unknown")
+
+
+NANOGPT_SYSTEM = {
+    "name": "8 × NVIDIA H100",
+    "hardware_class": "8-h100",
+    "processor": NOT_STATED,
+    "accelerator": "NVIDIA H100",
+    "accelerator_count": 8,
+}
+NANOGPT_URL = "https://github.com/KellerJordan/modded-nanogpt/tree/master/records"
+
+
+def plan_nanogpt(
+    folders: Sequence[Folder], archive: Archive, rows: Mapping[str, Row]
+) -> Iterator[Parcel | Unsent]:
+    """Yield the upload of each record of the NanoGPT speedrun, or why it is not sent.
+
+    Title, day and holder are from the table of the archive's README. The system is the track's.
+    """
+    for folder in folders:
+        scored = score_folder(folder, archive)
+        problems = scored.record["problems"]
+        errors = [each for each in of_severity(problems, "error") if each["code"] != SEVERAL_STOPS]
+        board, row = BOARDS.get(folder.track or ""), row_of(folder, rows)
+        if board is None:
+            yield Unsent(folder.id, "It has no board: only tracks 1 and 2 rank by seconds")
+        elif errors or not scored.logs:
+            yield Unsent(folder.id, "It cannot be read.", errors)
+        else:
+            claim = {
+                "benchmark": board,
+                "division": "open",
+                "model": row.title,
+                "framework": "PyTorch",
+                "system": NANOGPT_SYSTEM,
+                "runs": [file.name for file in scored.logs],
+                "organisation": (row.holder or folder.id.partition("/")[2])[:200],
+                "submitted_on": row.day and row.day.isoformat(),
+                "code_url": f"{NANOGPT_URL}/{quote(folder.id)}",
+                "notes": f"modded-nanogpt: records/{folder.id}",
+            }
+            yield Parcel(folder.id, claim, scored.logs, problems=problems)
 
 
 def of_severity(problems: Sequence[Mapping[str, Any]], severity: str) -> list[Mapping[str, Any]]:

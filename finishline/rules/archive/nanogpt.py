@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Any
 
@@ -26,6 +26,7 @@ from finishline.rules.text import count_text
 SUFFIXES = (".txt", ".log", ".out", ".stdout")
 RECORDS = "records"
 SEVERAL_STOPS = "several_stops"
+BOARDS = {"track_1_short": "nanogpt", "track_2_medium": "nanogpt-medium"}
 
 
 @dataclass(frozen=True)
@@ -223,6 +224,9 @@ def row_of(folder: Folder, rows: Mapping[str, Row]) -> Row:
             day = date.fromisoformat(dated[1])
     if dated and dated[2]:
         named = named.replace(dated[0], dated[2])
+    above, _, own = folder.id.rpartition("/")
+    if row is None and above in rows:  # The table links to the folder of several.
+        row = replace(rows[above], title=f"{rows[above].title} ({own})")
     if row is None:
         return Row(named, day, None)
     return Row(row.title, row.day or day, row.holder)

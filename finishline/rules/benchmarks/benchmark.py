@@ -148,6 +148,8 @@ class DefinitionTable:
             yield "runs.dropped", found, "less than half of count"
         if runs.started is not None and runs.started < runs.count:
             yield "runs.started", f"got {runs.started}", f"at least {runs.count}, as count"
+        if runs.started is not None and runs.most is not None:
+            yield "runs.started", "with a range of runs", "a number of runs in count"
         if self.rcp is not None:
             sizes = [point.batch_size for point in points]
             if runs.count < 3:
@@ -248,6 +250,7 @@ def _faults(benchmark: Benchmark) -> Iterator[Fault]:
         yield "replay.precisions", f"{replay.precisions[0]} comes first", expected
     for place, found, most in (
         ("runs.count", runs.count, MAX_RUNS),
+        ("runs.count", runs.most or 0, MAX_RUNS),
         ("runs.started", runs.started or 0, MAX_RUNS),
         ("data_set.train_items", data_set.train_items or 0, MOST_ITEMS),
         ("data_set.test_items", data_set.test_items or 0, MOST_ITEMS),

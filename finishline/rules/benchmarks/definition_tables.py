@@ -5,18 +5,20 @@ that a later limit would refuse.
 """
 
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge, Gt, Le, MinLen
 
 from finishline.rules.measurements import PrecisionName
 from finishline.rules.table import EACH_ONCE, FieldError, Text, like
+from finishline.rules.text import shown
 
-MOST_RUNS = 100  # Of a verification.
+MOST_RUNS = 100  # Of a verification, and of a submission with a range of runs.
 SpreadOf = Literal["trimmed", "all"]
-ConvergenceUnit = Literal["epoch_num", "samples_count"]
+ConvergenceUnit = Literal["epoch_num", "samples_count", "steps"]
 Count = Annotated[int, Ge(1)]
 Seconds = Annotated[float, Ge(1)]
 Alpha = Annotated[float, Ge(1e-6), Le(0.5)]
@@ -59,20 +61,52 @@ class DataSet:
 class RunsRule:
     """Runs of a result, and how many are dropped at each end before the mean.
 
-    `started` is for benchmarks with runs that often fail: so many are started, and the first
-    `count` that reach the target make the result. `seeds` is "required" where every closed run must
-    log one, "if_logged" where the rules did not ask for it. No seed may repeat either way.
+    A file has `count` as a number, or as a range such as "2.." or "2..75": then all runs count, and
+    there are at most `most`. `started` is for benchmarks with runs that often fail: so many are
+    started, and the first `count` that reach the target make the result. `seeds` is "required"
+    where every closed run must log one, "if_logged" where the rules did not ask for it. No seed may
+    repeat either way.
     """
 
     count: Count
     dropped: Annotated[int, Ge(0)]
     started: int | None = None
     seeds: Literal["required", "if_logged"] = "required"
+    most: Count | None = None
 
     @property
     def wanted(self) -> int:
         """Number of runs a submission must have."""
         return self.started or self.count
+
+    @property
+    def in_words(self) -> str:
+        """The number of runs, or their range."""
+        if self.most is None:
+            return str(self.count)
+        return f"{self.count} or more" if self.most == MOST_RUNS else f"{self.count} to {self.most}"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, kind: Any, handler: Callable[[Any], Any]) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_before_validator_function(_with_range, handler(kind))
+
+
+def _with_range(table: Any) -> Any:
+    """The table of a file with the least and the most of a range of runs."""
+    if not isinstance(table, dict):
+        return table
+    expected = 'a whole number, or a range such as "2.." or "2..75"'
+    if "most" in table:
+        raise FieldError("unknown field", expected=f"count as {expected}", field="most")
+    if not isinstance(count := table.get("count"), str):
+        return table
+    found = re.fullmatch(r"([1-9][0-9]{0,8})\.\.([1-9][0-9]{0,8})?", count)
+    least, most = (int(found[1]), int(found[2] or MOST_RUNS)) if found else (1, 0)
+    if most < least:
+        raise FieldError(f"got {shown(count)}", expected=expected, field="count")
+    return table | {"count": least, "most": most}
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,13 @@
 """Run logs: detect a file's format, and refuse unsafe files before reading."""
 
+from dataclasses import replace
+
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.dawnbench import parse_curve
+from finishline.rules.logs.lines import format_of
 from finishline.rules.logs.mllog import parse_mllog
+from finishline.rules.logs.steps import parse_steps
 from finishline.rules.logs.text import is_placeholder, refuse_other_content
 from finishline.rules.run import ClockName, Run
 
@@ -16,22 +20,34 @@ def parse_run_log(content: bytes, *, name: str, benchmark: Benchmark, archive: b
     """The run in a log of any format.
 
     A name that ends in .tsv is a DAWNBench curve, everything else MLPerf's MLLOG or, by its lines,
-    the format of MLPerf v0.5 or v0.6. A log of an `archive` may have broken lines, or lines out of
-    order, that no figure needs, or be a placeholder. Raises LogFormatError
-    with file, line, field and expectation.
+    the format of MLPerf v0.5 or v0.6, or for a benchmark on the speedrun clock that of NanoGPT. A
+    log without a ledger counts on that clock: its times leave evaluation out. A log of an `archive`
+    may have broken lines, or lines out of order, that no figure needs, or be a placeholder. Raises
+    LogFormatError with file, line, field and expectation.
     """
     check_file_name(name)
     refuse_other_content(content, name=name)
-    if clock_of_log(name) == "mlperf":
-        if archive and is_placeholder(content):
-            return Run(name, clock="mlperf", evaluations=())
-        return parse_mllog(content, name=name, benchmark=benchmark, archive=archive)
+    run = _parse(content, name, benchmark, archive=archive)
+    if clock_of_log(name, benchmark) == "speedrun" and not any(e.ledger for e in run.evaluations):
+        return replace(run, clock="speedrun", stop_seconds=None)
+    return run
+
+
+def _parse(content: bytes, name: str, benchmark: Benchmark, *, archive: bool) -> Run:
     target = benchmark.target
-    return parse_curve(content, name=name, metric=target.metric, unit=target.unit)
+    if name.lower().endswith(".tsv"):
+        return parse_curve(content, name=name, metric=target.metric, unit=target.unit)
+    if benchmark.clock.name == "speedrun" and format_of(content) is None:
+        return parse_steps(content, name=name)
+    if archive and is_placeholder(content):
+        return Run(name, clock="mlperf", evaluations=())
+    return parse_mllog(content, name=name, benchmark=benchmark, archive=archive)
 
 
-def clock_of_log(name: str) -> ClockName:
-    """The clock that the seconds in a log of this name count on."""
+def clock_of_log(name: str, benchmark: Benchmark) -> ClockName:
+    """The clock that the seconds in a log without a ledger count on."""
+    if benchmark.clock.name == "speedrun":
+        return "speedrun"
     return "dawnbench" if name.lower().endswith(".tsv") else "mlperf"
 
 

@@ -32,7 +32,9 @@ from finishline.rules.statistics.aggregate import (
     measured_seconds,
     median_window,
     olympic_mean,
+    standard_deviation,
 )
+from finishline.rules.statistics.gaps import p_value_of_mean_beyond
 from finishline.rules.text import count_text
 
 COST_STEP = "cost to accuracy"
@@ -75,12 +77,30 @@ class RunScore:
 
 
 @dataclass(frozen=True)
+class AtStop:
+    """Runs at the step where all of them stop: their number, means and standard deviations.
+
+    `p_value` is one-sided: how likely is a mean this far beyond the target if the true mean is at
+    the target? The deviations and `p_value` are None for one run.
+    """
+
+    runs: int
+    step: float | None
+    mean_seconds: float
+    sd_seconds: float | None
+    mean_quality: float
+    sd_quality: float | None
+    p_value: float | None
+
+
+@dataclass(frozen=True)
 class Result:
     """Result of `score`. `tta_seconds` is None if the set did not reach the target.
 
     `raw_tta_seconds` is the olympic mean as measured, `tta_seconds` and its interval that times the
     factor of `rcp`, which is None where no convergence is checked. `best_quality` is the best of
-    all runs, or with a budget the mean of their qualities within it.
+    all runs, or with a budget the mean of their qualities within it. `at_stop` is None unless all
+    runs stop at one step.
     """
 
     benchmark_sha256: str
@@ -101,6 +121,7 @@ class Result:
     steps: tuple[Step, ...] = field(default=())
     raw_tta_seconds: float | None = None
     rcp: RcpVerdict | None = None
+    at_stop: AtStop | None = None
 
     @property
     def eligible(self) -> bool:
@@ -192,6 +213,28 @@ def score(
         ),
         raw_tta_seconds=raw,
         rcp=rcp,
+        at_stop=_at_stop(runs, times, benchmark),
+    )
+
+
+def _at_stop(
+    runs: Sequence[Run], times: Sequence[float | None], benchmark: Benchmark
+) -> AtStop | None:
+    last = [run.evaluations[-1] for run in runs if run.evaluations]
+    seconds = [time for time in times if time is not None]
+    steps = {(each.epoch, each.samples) for each in last}
+    if benchmark.reach.name != "fixed_stop" or len(seconds) < len(runs) or len(steps) != 1:
+        return None
+    target, qualities = benchmark.target, [each.quality for each in last]
+    several = len(runs) > 1
+    return AtStop(
+        runs=len(runs),
+        step=last[0].epoch,
+        mean_seconds=mean(seconds),
+        sd_seconds=standard_deviation(seconds, ddof=1) if several else None,
+        mean_quality=mean(qualities),
+        sd_quality=standard_deviation(qualities, ddof=1) if several else None,
+        p_value=p_value_of_mean_beyond(qualities, target.value, direction=target.direction),
     )
 
 
@@ -206,11 +249,13 @@ def _quality_of_set(scores: Sequence[RunScore], benchmark: Benchmark) -> float |
 def scored_places(times: Sequence[float | None], rule: RunsRule) -> list[int]:
     """Runs that make the result: their places in `times`, None for a run that did not converge.
 
-    Of more runs than the rule counts, the median window. Where a rule has more runs started than
-    counted, the first that converged, and none if they are too few (v0.5, "Run 100, use first 50
-    that converge"). Source: MLPerf training_rules.adoc, "Benchmark results".
+    All of a range. Of more runs than the rule counts, the median window. Where a rule has more runs
+    started than counted, the first that converged, and none if they are too few (v0.5, "Run 100,
+    use first 50 that converge"). Source: MLPerf training_rules.adoc, "Benchmark results".
     """
     places = list(range(len(times)))
+    if rule.most is not None:
+        return places
     if rule.started is None:
         return places[median_window(times, count=rule.count, dropped=rule.dropped)]
     converged = [place for place in places if times[place] is not None]
@@ -393,7 +438,7 @@ def _plain(value: float | None) -> str:
 
 
 def _mean_formula(runs: int, rule: RunsRule) -> str:
-    count = min(runs, rule.count)
+    count = runs if rule.most is not None else min(runs, rule.count)
     kept = count - 2 * rule.dropped
     left = "the run" if kept == 1 else f"the mean of the {kept} runs"
     few = rule.dropped == 1

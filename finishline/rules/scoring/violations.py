@@ -41,6 +41,9 @@ def find_violations(
         expected = f"{count_text(wanted, 'run')} of {benchmark.benchmark_id}"
         message = count_text(len(runs), "run")
         violations.append(Violation("too_few_runs", message, field="runs", expected=expected))
+    if benchmark.runs.most is not None and len(runs) > benchmark.runs.most:
+        expected, message = f"{benchmark.runs.in_words} runs", count_text(len(runs), "run")
+        violations.append(Violation("too_many_runs", message, field="runs", expected=expected))
     needed = division == "closed" and benchmark.runs.count > 1 and not archive
     if needed and benchmark.runs.seeds == "required":
         violations += find_seedless(runs)
@@ -153,6 +156,7 @@ def find_gone_back(run: Run, *, unit: ConvergenceUnit) -> Violation | None:
 def _fixed_stop_violations(runs: Sequence[Run], benchmark: Benchmark) -> list[Violation]:
     """All runs stop at the same step, where their mean quality must beat the target.
 
+    Where a range begins with one run, the mean decides alone: one run has no p-value.
     Source: modded-nanogpt, rules of the speedrun (one-sided t-test, p < 0.01).
     """
     target = benchmark.target
@@ -161,21 +165,32 @@ def _fixed_stop_violations(runs: Sequence[Run], benchmark: Benchmark) -> list[Vi
         expected = "an evaluation of every run at the step where all stop"
         return [Violation("target_not_proven", "a run without evaluations", expected=expected)]
     first = last[0]
-    expected = f"epoch {first.epoch}, samples {first.samples} as in {runs[0].name}"
+    expected = f"{_stop_words(first, benchmark)} as in {runs[0].name}"
     violations = []
     for run, item in zip(runs, last, strict=True):
         if (item.epoch, item.samples) != (first.epoch, first.samples):
-            message = f"stopped at epoch {item.epoch}, samples {item.samples}"
+            message = f"stopped at {_stop_words(item, benchmark)}"
             violations.append(Violation("different_stop", message, run.name, expected=expected))
     qualities = [item.quality for item in last]
+    message = f"mean {target.metric} {mean(qualities):g} over {count_text(len(runs), 'run')}"
+    if benchmark.runs.count == 1 and benchmark.runs.most is not None:
+        if not target.is_reached(mean(qualities)):
+            expected = f"a mean of {target.in_words}"
+            violations.append(Violation("target_missed", message, field="runs", expected=expected))
+        return violations
     p_value = p_value_of_mean_beyond(qualities, target.value, direction=target.direction)
     if p_value is None or p_value >= FIXED_STOP_P_VALUE:
         shown = "none, of a single run" if p_value is None else f"{p_value:.3g}"
-        message = f"mean {target.metric} {mean(qualities):g} over {count_text(len(runs), 'run')}"
         expected = f"a mean beyond {target.value:g} with p < {FIXED_STOP_P_VALUE:g}"
         proof = f"{message}, p-value {shown}"
         violations.append(Violation("target_not_proven", proof, field="runs", expected=expected))
     return violations
+
+
+def _stop_words(at: Evaluation, benchmark: Benchmark) -> str:
+    if benchmark.convergence_unit == "steps" and at.epoch is not None:
+        return f"step {at.epoch:.0f}"
+    return f"epoch {at.epoch}, samples {at.samples}"
 
 
 def best_quality(evaluations: Sequence[Evaluation], benchmark: Benchmark) -> float:

@@ -1,0 +1,124 @@
+"""Records of the NanoGPT speedrun on a server: its board, its time line and the figures of each."""
+
+import json
+
+import pytest
+
+from finishline.cli.main import main
+from server.base.settings import MIB, Settings
+from tests.support.boards import rows_of
+from tests.support.serving import serving
+from tests.support.speedrun_folders import LOSSES, write_records, write_runs
+
+COMMIT = "f411b3d346aa52d3504324ca93c230fd84c6c07f"
+
+
+@pytest.fixture
+def settings(tmp_path, database_url):
+    return Settings(
+        database_url=database_url,
+        artifacts_dir=tmp_path / "artifacts",
+        max_log_bytes=MIB,
+        max_request_bytes=4 * MIB,
+        max_json_bytes=MIB,
+        max_log_files=20,
+        rate_limits=False,
+    )
+
+
+@pytest.fixture
+def bring(client, olivia, capsys):
+    """Imports a folder as olivia with the real command; its document."""
+
+    def respond(request, body):
+        answer = client.request(
+            request.command, request.path, content=body, headers=dict(request.headers.items())
+        )
+        repeated = {"Idempotent-Replayed": answer.headers.get("Idempotent-Replayed", "false")}
+        return answer.status_code, repeated, answer.content
+
+    def run(folder):
+        with serving(respond) as url:
+            access = ("--json", "--url", url, "--token", olivia.secret)
+            main(["import", "nanogpt", str(folder), "--commit", COMMIT, *access])
+        return json.loads(capsys.readouterr().out)
+
+    return run
+
+
+@pytest.fixture
+def imported(bring, tmp_path):
+    """The ids of the submissions, by their folders."""
+    document = bring(write_records(tmp_path / "nanogpt"))
+    assert (document["refused"], document["failed"]) == ([], [])
+    return {each["path"].rpartition("/")[2]: each["submission_id"] for each in document["imported"]}
+
+
+def test_an_import_makes_the_board_of_the_track(imported, client):
+    rows = rows_of(client.get("/api/v1/leaderboards/nanogpt?division=open").json())
+    figures = [[row["rank"], row["model"], row["submitter"], row["tta_seconds"]] for row in rows]
+    assert figures == [
+        [1, "Smaller steps", "@carl", pytest.approx(74.2)],
+        [2, "First of all", "@ann, @ben", pytest.approx(84.2)],
+        [None, "Second/baseline", "2026-07-17_Second/baseline", pytest.approx(80.1)],
+        [None, "Alone", "2026-07-20_Alone", pytest.approx(70.0)],
+    ]
+    page = client.get("/benchmarks/nanogpt").text
+    assert "Smaller steps" in page
+    assert "2 to 100" in page
+    benchmark = client.get("/api/v1/benchmarks/nanogpt").json()
+    assert (benchmark["runs"]["count"], benchmark["runs"]["most"]) == (2, 100)
+    assert benchmark["convergence_unit"] == "steps"
+
+
+def test_an_accepted_result_shows_its_statistics(imported, client):
+    submission = imported["this_pr"]
+    at_stop = client.get(f"/api/v1/submissions/{submission}").json()["result"]["at_stop"]
+    assert (at_stop["runs"], at_stop["step"]) == (5, 1375)
+    assert at_stop["mean_seconds"] == pytest.approx(74.2)
+    assert at_stop["mean_quality"] == pytest.approx(sum(LOSSES) / 5)
+    assert 0 < at_stop["p_value"] < 0.01
+    page = client.get(f"/submissions/{submission}").text
+    for words in ("Mean time", "5 runs, standard deviation 0.158 s", "Mean quality", "3.2785"):
+        assert words in page
+    assert "Steps to target" in client.get(f"/submissions/{submission}?tab=scoring").text
+
+
+def test_the_time_line_has_each_record_with_its_day_and_drop(imported, client):
+    (line,) = client.get("/api/v1/benchmarks/nanogpt/records").json()["divisions"]
+    first, second = line["records"]
+    assert (first["date"], first["model"], first["margin_percent"]) == (
+        "2026-03-06",
+        "First of all",
+        None,
+    )
+    assert (second["date"], second["submitter"]) == ("2026-07-17", "@carl")
+    assert second["margin_percent"] == pytest.approx(100 * (1 - 74.2 / 84.2))
+    page = client.get("/benchmarks/nanogpt/charts/records?division=open").text
+    assert page.index("Smaller steps") < page.index("First of all")
+    assert "0.88" in page
+
+
+def test_what_missed_the_target_says_why(imported, client):
+    page = client.get(f"/submissions/{imported['baseline']}").text
+    assert "a mean beyond 3.28 with p &lt; 0.01" in page or "p-value" in page
+    alone = client.get(f"/api/v1/submissions/{imported['2026-07-20_Alone']}").json()
+    codes = {violation["code"] for violation in alone["result"]["violations"]}
+    assert codes == {"too_few_runs", "target_not_proven"}
+
+
+def test_a_second_import_stores_nothing_twice(imported, bring, tmp_path):
+    again = bring(tmp_path / "nanogpt")
+    assert (len(again["already_there"]), again["imported"]) == (4, [])
+
+
+def test_the_medium_track_takes_a_single_run(bring, client, tmp_path):
+    write_runs(tmp_path / "records" / "track_2_medium" / "2025-04-16_One", [2.9193], stop=6450)
+    bring(tmp_path)
+    (row,) = rows_of(client.get("/api/v1/leaderboards/nanogpt-medium?division=open").json())
+    assert (row["rank"], row["tta_seconds"]) == (1, 84.0)
+
+
+def test_another_clock_has_no_time_without_a_ledger(imported, client):
+    board = client.get("/api/v1/leaderboards/nanogpt?division=open&clock=mlperf").json()
+    assert {row["tta_seconds"] for row in rows_of(board)} == {None}
