@@ -88,7 +88,8 @@ def test_the_versions_told_are_that_of_the_distributions():
     """Between releases a number of development, so that no build calls itself a release."""
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    images = re.findall(r"/finishline-worker:(\S+)", (ROOT / "docs" / "slurm.md").read_text())
+    manifests = (ROOT / "deploy" / "kubernetes.md").read_text()
+    images = re.findall(r"/finishline-worker:(\S+)", manifests)
 
     assert citation["version"] == version
     assert citation["license"] == "Apache-2.0"
