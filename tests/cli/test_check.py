@@ -64,6 +64,8 @@ def test_log_of_a_run_that_was_cut_off_is_told(finishline, tmp_path):
         assert (ran.code, "the log is of the benchmark 'digits'" in ran.err) == (1, True)
         assert "without a submission.json" in ran.err
         assert "resnet" not in ran.err
+    ran = finishline("check", str(folder / "run_0.log"), "--benchmark", "digits")
+    assert (ran.code, "is a log" in ran.err) == (2, True)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from finishline.cli.screen import Screen, as_it_is
 from finishline.cli.tables import time_text
 from finishline.client.errors import FinishlineError, Problem, problems_of, refusal
 from finishline.client.files import CLAIM_NAME, Upload, content_of, find_submission_files, is_code
-from finishline.rules.archive.find import ResultSet, task_and_kind
+from finishline.rules.archive.find import LOG_SUFFIXES, ResultSet, task_and_kind
 from finishline.rules.archive.score import Found, score_found
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
@@ -99,6 +99,11 @@ def check(
     if benchmark is None and division is None and (found := _published(path)) is not None:
         benchmarks = with_server_definitions(read_benchmarks(benchmarks_dir), url, token)
         return _check_published(found, benchmarks, screen)
+    if path.suffix in LOG_SUFFIXES:
+        raise UsageError(
+            f"{path} is a log, and --benchmark and --division are for a DAWNBench entry. Check the "
+            f"folder with its {CLAIM_NAME}, or the log without them."
+        )
     definition = None
     if benchmark is not None and benchmark.endswith(".toml"):
         definition = read_definition(Path(benchmark))
