@@ -14,7 +14,7 @@ from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.screen import Screen, open_console
 from finishline.cli.tables import View, quality_text, seconds_text
 from finishline.client.sse import ServerEvent, follow_events
-from finishline.rules.benchmarks.quality import UNITS
+from finishline.rules.benchmarks.quality import UNITS, QualityTarget
 from finishline.rules.verification.purposes import is_in_box
 
 ENDED = ("done", "failed", "cancelled")
@@ -22,30 +22,14 @@ Band = tuple[float, float]  # Lower and upper edge of a control point.
 Show = Callable[[View], None]
 
 
-@dataclass(frozen=True)
-class Target:
-    """The quality a run is on its way to, or its budget."""
-
-    metric: str
-    value: float
-    unit: str
-    direction: str
-    budget_seconds: float | None = None
-
-    def ending(self, status: str) -> str:
-        """How a run ended, in words."""
-        if self.budget_seconds is None:
-            words = {"reached": "reached the target", "not_reached": "did not reach it"}
-        else:
-            budget = f"within {self.budget_seconds:g} s"
-            words = {"reached": f"counts {budget}", "not_reached": f"no evaluation {budget}"}
-        return words.get(status, status.replace("_", " "))
-
-    def fraction_of_way(self, quality: float | None) -> float:
-        if quality is None:
-            return 0.0
-        near, far = (quality, self.value) if self.direction == "higher" else (self.value, quality)
-        return 1.0 if far <= 0 else min(1.0, max(0.0, near / far))
+def share_of_way(target: QualityTarget, quality: float | None) -> float:
+    """How much of the way to the target a quality is, from 0 to 1."""
+    if quality is None:
+        return 0.0
+    near, far = quality, target.value
+    if target.direction == "lower":
+        near, far = far, near
+    return 1.0 if far <= 0 else min(1.0, max(0.0, near / far))
 
 
 @dataclass
@@ -71,7 +55,7 @@ class ReplayProgress:
     the points of a run that are evaluated. A second attempt starts all over.
     """
 
-    target: Target
+    target: QualityTarget
     bands: Mapping[int, Band] = field(default_factory=dict)
     names: Mapping[int, str] = field(default_factory=dict)
     step: str = "epoch"
@@ -97,12 +81,6 @@ class ReplayProgress:
 
     def name_of(self, run: RunProgress) -> str:
         return f"run {run.index + 1} {self.names.get(run.index, '')}".rstrip()
-
-
-def read_target(view: View) -> Target:
-    named = {name: str(view[name]) for name in ("metric", "unit", "direction")}
-    budget = view.get("budget_seconds")
-    return Target(value=float(view["value"]), budget_seconds=budget, **named)
 
 
 STATUS_STYLES = {"reached": "bold green", "cancelled": "yellow"}
@@ -133,7 +111,7 @@ def replay_screen(screen: Screen, progress: ReplayProgress) -> Iterator[Show]:
             run = progress.take_event(event)
             if run.index not in tasks:
                 tasks[run.index] = bars.add_task(progress.name_of(run), total=1.0, line="")
-            way = progress.target.fraction_of_way(run.quality)
+            way = share_of_way(progress.target, run.quality)
             bars.update(tasks[run.index], completed=way, line=line_of(run, progress).markup)
 
         yield show
@@ -171,8 +149,13 @@ def line_of(run: RunProgress, progress: ReplayProgress) -> Text:
 
 
 def ending_of(run: RunProgress, progress: ReplayProgress) -> Text:
-    status = run.status or "ended"
-    return Text(progress.target.ending(status), style=STATUS_STYLES.get(status, "bold red"))
+    status, budget = run.status or "ended", progress.target.budget_seconds
+    words = {"reached": "reached the target", "not_reached": "did not reach it"}
+    if budget is not None:
+        within = f"within {budget:g} s"
+        words = {"reached": f"counts {within}", "not_reached": f"no evaluation {within}"}
+    told = words.get(status, status.replace("_", " "))
+    return Text(told, style=STATUS_STYLES.get(status, "bold red"))
 
 
 def follow_verification(server: ServerClient, verification_id: str) -> Iterator[ServerEvent]:
@@ -185,7 +168,9 @@ def watch_verification(server: ServerClient, view: View, screen: Screen) -> dict
     # A person who stops watching reads here where it goes on.
     screen.say(f"Verification {view['id']}: {server.url}/verifications/{view['id']}")
     step = "ask" if is_in_box(str(view.get("kind"))) else "epoch"
-    progress = ReplayProgress(target=read_target(view["target"]), step=step)
+    names = ("metric", "value", "unit", "direction", "budget_seconds")
+    target = QualityTarget(**{name: view["target"].get(name) for name in names})
+    progress = ReplayProgress(target=target, step=step)
     try:
         return _watch(server, view, screen, progress)
     except (KeyboardInterrupt, SystemExit):

@@ -11,7 +11,8 @@ from finishline.cli.commands.board import leaderboard_lines
 from finishline.cli.listings import table_of
 from finishline.cli.screen import Screen, as_it_is, open_console
 from finishline.cli.tables import cost_text, make_table, number_text, quality_text, seconds_text
-from finishline.cli.watching import Target
+from finishline.cli.watching import share_of_way
+from finishline.rules.benchmarks.quality import QualityTarget
 from server.commands.paths import VarPaths
 from server.commands.services import LocalWorker, Plan
 from server.commands.up import invitation
@@ -192,4 +193,4 @@ def test_of_a_file_that_is_not_there_its_name_is_told_once(finishline, command, 
     ],
 )
 def test_way_to_the_target(target, quality, way):
-    assert Target("quality", *target).fraction_of_way(quality) == pytest.approx(way)
+    assert share_of_way(QualityTarget("quality", *target), quality) == pytest.approx(way)

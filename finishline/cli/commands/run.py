@@ -27,7 +27,7 @@ from finishline.cli.processes import (
     train_reference,
 )
 from finishline.cli.screen import Screen
-from finishline.cli.watching import ReplayProgress, Target, replay_screen
+from finishline.cli.watching import ReplayProgress, replay_screen
 from finishline.client.errors import FinishlineError, problems_of
 from finishline.client.files import CLAIM_NAME, content_of, find_submission_files, is_code
 from finishline.definitions import folders_of
@@ -258,10 +258,7 @@ def _run_once(command: list[str], environment: Mapping[str, str], *, as_json: bo
 
 def train_shown(training: Training, benchmark: Benchmark, screen: Screen) -> ReplayProgress:
     """Train and show it. Returns the progress at the end. Raises CliError."""
-    goal = benchmark.target
-    named = {name: getattr(goal, name) for name in ("metric", "unit", "direction")}
-    target = Target(value=goal.value, budget_seconds=goal.budget_seconds, **named)
-    progress = ReplayProgress(target=target)
+    progress = ReplayProgress(target=benchmark.target)
     with replay_screen(screen, progress) as show:
         for event in train_reference(training):
             show(event)
