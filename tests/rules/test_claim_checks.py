@@ -338,7 +338,7 @@ def test_a_set_without_any_evaluation_names_every_log_and_what_was_expected(make
         ("no_evaluation", "0.log"),
         ("no_evaluation", "1.log"),
     ]
-    assert found[0].expected == "an evaluation with top1Accuracy >= 94 percent"
+    assert found[0].expected == "an evaluation with top-1 accuracy >= 94 percent"
 
 
 def test_success_takes_an_evaluation_at_the_target(make_benchmark, make_run):

@@ -147,9 +147,9 @@ class QualityTarget:
     def in_words(self) -> str:
         """The target as "mAP >= 0.34 fraction" with "and" between several, or "mAP within 60 s"."""
         if self.budget_seconds is not None:
-            return f"{self.metric} within {self.budget_seconds:g} s"
+            return f"{self.called} within {self.budget_seconds:g} s"
         sign = ">=" if self.direction == "higher" else "<="
-        words = f"{self.metric} {sign} {self.value:g} {self.unit}"
+        words = f"{self.called} {sign} {self.value:g} {self.unit}"
         return " and ".join((words, *(other.in_words for other in self.also)))
 
 
