@@ -48,17 +48,16 @@ def init(
     A folder named like a benchmark gets that benchmark's reference, any other an example for
     digits.
     """
-    task = find_tasks(None).get(path.name)
-    if task is None or path.name == TEMPLATE_BENCHMARK:
+    task = None if path.name == TEMPLATE_BENCHMARK else find_tasks(None).get(path.name)
+    home, warnings = f"{path.name}/{REFERENCE}", []
+    if task is None:
         written = write_template(TEMPLATE, path, lambda text: text)
     else:
-        home = f"{path.name}/{REFERENCE}"
-        files = read_task(task)[1]
-        written = write_new(
-            path,
-            {name.removeprefix(home): files[name] for name in files if name.startswith(home)},
-        )
-    lines = [f"Wrote {', '.join(written)} to {path}.", _next_step(path)]
+        _, files = read_task(task)
+        own = {each.removeprefix(home): files[each] for each in files if each.startswith(home)}
+        written = write_new(path, own)
+        warnings = [f"The reference of {path.name}. Change it: a copy is a duplicate."]
+    lines = [f"Wrote {', '.join(written)} to {path}.", *warnings, _next_step(path)]
     screen.answer({"path": str(path), "files": written}, lines)
 
 
