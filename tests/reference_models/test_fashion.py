@@ -43,6 +43,13 @@ def test_it_learns_small_images_and_nothing_from_shuffled_labels(start, tmp_path
     assert max(curve(start(epochs=4))) < 40
 
 
+def test_every_calibrated_run_reaches_the_target_in_its_last_two_epochs():
+    runs = BENCHMARK.reference_runs_at(256)
+    assert len({run.seed for run in runs}) == 40
+    for run in BENCHMARK.reference_runs:
+        assert run.quality[3] >= BENCHMARK.target.value > run.quality[1], run.seed
+
+
 def test_mixed_precision_learns_much_as_single_precision_does(start):
     assert BENCHMARK.replay.precisions == fashion.PRECISIONS
     settings = {"batch_size": 64, "epochs": 4}
