@@ -85,7 +85,7 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Meeting:
-    """A head-to-head, with all its stages: its latest verification and what it found.
+    """A head-to-head, with all its stages: its latest verification and its finding.
 
     It is "queued" before its first run. `may_be_cancelled` is set while pairs wait on the quota of
     its challenger.
@@ -467,7 +467,7 @@ def _keep_runs(session: Session, verification: Verification, side: Submission) -
 
 
 def contest_of(session: Session, verification: Verification) -> Contest:
-    """What decides a head-to-head, by its stages so far and by all that its holder has had.
+    """The rule of a head-to-head, by its stages so far and by all that its holder has had.
 
     A verdict keeps the threshold and the spread that it was reached with.
     """

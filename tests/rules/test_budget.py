@@ -18,7 +18,9 @@ from finishline.rules.verification.head_to_head import (
     head_to_head_sentence,
     judge_head_to_head,
 )
+from finishline.rules.verification.purposes import LATENCY as LATENCY_PURPOSE
 from tests.rules.test_benchmark import GOOD, LATENCY
+from tests.support.verdicts import CLAIM
 
 BUDGET = '\n[ranking]\nby = "quality"\nbudget_seconds = 30\n'
 PERCENT = Score("quality", "higher", 0.1)
@@ -49,9 +51,11 @@ def test_definition_without_sense_is_refused(ranking, field, words):
     assert words in str(problem)
 
 
-def test_a_latency_has_no_target_here():
-    with pytest.raises(RuleError, match="times a model at the target"):
-        toy(GOOD.replace('"dawnbench"', '"mlperf"') + LATENCY)
+def test_no_latency_is_measured_here():
+    benchmark = toy(GOOD.replace('"dawnbench"', '"mlperf"') + LATENCY)
+    why = LATENCY_PURPOSE.why_not(benchmark, [CLAIM])
+
+    assert why == "toy ranks by quality, and a latency is of a model at a target"
 
 
 @pytest.mark.parametrize(

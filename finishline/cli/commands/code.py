@@ -238,7 +238,9 @@ def _result_lines(finished: list[dict[str, Any]], nonce: str | None, path: Path)
             words = f"quality of {len(reached)} runs: {mean:.2f}"
         yield Text(f"Mean {words}.")
     else:
-        yield Text(f"{len(reached)} of {len(finished)} runs reached the target.")
+        budget = next((each["budget_seconds"] for each in finished), None)
+        goal = "reached the target" if budget is None else "had an evaluation within the budget"
+        yield Text(f"{len(reached)} of {len(finished)} runs {goal}.")
     if nonce is not None:
         yield as_it_is(f"Repeat these runs: finishline run {path} --nonce {nonce}")
 

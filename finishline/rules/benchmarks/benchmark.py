@@ -243,8 +243,6 @@ def _faults(benchmark: Benchmark) -> Iterator[Fault]:
         if policy is not None and budget is not None and budget > policy.run_limit_seconds:
             expected = f"at most {policy.run_limit_seconds:g}, run_limit_seconds of [{name}]"
             yield "ranking.budget_seconds", f"{budget:g}", expected
-    if benchmark.latency is not None and benchmark.score.by == "quality":
-        yield "latency", "with by = 'quality'", "no [latency]: it times a model at the target"
     if replay is not None and replay.precisions and replay.precisions[0] != OWN_PRECISION:
         expected = f"{OWN_PRECISION} first, which the reference trains in by itself"
         yield "replay.precisions", f"{replay.precisions[0]} comes first", expected

@@ -61,7 +61,7 @@ def target_spec(benchmark: Benchmark) -> TargetSpec:
 
 @dataclass(frozen=True)
 class Contest:
-    """What decides a head-to-head: its pairs at most, the threshold of p, and earlier reports.
+    """The rule of a head-to-head: its pairs at most, the threshold of p, and earlier reports.
 
     With few pairs the `spread` of the hardware class counts where it is larger.
     """

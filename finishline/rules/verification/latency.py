@@ -102,6 +102,8 @@ def why_not_measurable(benchmark: Benchmark, claims: Sequence[Claim]) -> str | N
     if benchmark.latency is None:
         name = benchmark.benchmark_id
         return f"the definition of {name} that it is scored under has no [latency]"
+    if benchmark.score.by == "quality":
+        return f"{benchmark.benchmark_id} ranks by quality, and a latency is of a model at a target"
     if claim.kind == "train" and claim.dawnbench is not None:
         return "a DAWNBench entry has no hyperparameters to train its model with"
     unknown = sorted(set(claim.hyperparameters) - set(benchmark.hyperparameters))
