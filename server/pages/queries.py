@@ -83,18 +83,23 @@ def _around(
         at = names.index(found["submission_id"])
         near = (board.find(name) for name in names[max(0, at - FURTHER) : at + FURTHER + 1])
         around = [placed.entry() for placed in near if placed is not None]
-    named = zip(around, neighbour_names(_with_settings(session, around)), strict=True)
+    rows = _with_settings(session, around, benchmark)
+    named = zip(around, neighbour_names(rows), strict=True)
     time = times_of_board(benchmark, board)
     return [_timed(entry, name, time) for entry, name in named]
 
 
-def _with_settings(session: Session, around: Sequence[Context]) -> list[Context]:
+def _with_settings(
+    session: Session, around: Sequence[Context], benchmark: Benchmark
+) -> list[Context]:
     """Neighbours as they are named, with the settings of their claims."""
     ids = [entry["submission_id"] for entry in around]
     chosen = select(Submission.id, Submission.hyperparameters).where(Submission.id.in_(ids))
     settings = {row.id: row.hyperparameters for row in session.execute(chosen)}
     return [
-        entry | {"runs": (), "hyperparameters": settings.get(entry["submission_id"]) or {}}
+        entry
+        | {"runs": (), "hyperparameters": settings.get(entry["submission_id"]) or {}}
+        | {"benchmark": benchmark.benchmark_id}
         for entry in around
     ]
 

@@ -79,7 +79,8 @@ def test_an_accepted_result_shows_its_statistics(imported, client):
     assert at_stop["mean_quality"] == pytest.approx(sum(LOSSES) / 5)
     assert 0 < at_stop["p_value"] < 0.01
     page = client.get(f"/submissions/{submission}").text
-    for words in ("Mean time", "5 runs, standard deviation 0.158 s", "Mean quality", "3.2785"):
+    spread = "5 runs, standard deviation 0.158 s"
+    for words in ("First of all by @ann", "Mean time", spread, "Mean quality", "3.2785"):
         assert words in page
     assert "Steps to target" in client.get(f"/submissions/{submission}?tab=scoring").text
 
