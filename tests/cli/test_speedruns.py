@@ -95,6 +95,7 @@ def test_several_stop_steps_are_named(score, tmp_path):
     write_runs(tmp_path / "mixed", [3.2701, 3.2702], stop=1450, name="y")
     (record,) = score(tmp_path).values()
     assert (record["stop_step"], record["reached"], record["runs"]) == (None, None, 5)
+    assert (record["mean_seconds"], record["mean_loss"], record["sd_loss"]) == (None, None, None)
     assert told(record) == [["mixed", None, "step", "2 stop steps, from 1410 to 1450"]]
 
 

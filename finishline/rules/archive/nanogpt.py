@@ -102,6 +102,7 @@ def score_folder(
 ) -> Scored:
     """Score a folder by a target, by default by the rule of its track, else of track 1.
 
+    Runs with several stop steps are of several experiments, so they have no common figure.
     `reached` is None where nothing is proven: for one run, several stop steps, or a log with an
     error. With a pattern and no target it is None too.
     """
@@ -118,22 +119,23 @@ def score_folder(
         message = f"{len(steps)} stop steps, from {steps[0]} to {steps[-1]}"
         expected = "one step where all runs stop"
         problems.add(SEVERAL_STOPS, message, folder.id, "step", expected)
+        losses = seconds = []
     elif runs and not is_timed:
         message = f"{count_text(len(last) - len(seconds), 'run')} without a time"
         expected = "train_time in the last line of each run"
         problems.warn("no_time", message, folder.id, "train_time", expected)
     p_value = reached = None
-    if target is not None and len(steps) <= 1:
+    if target is not None and losses:
         p_value = p_value_of_mean_beyond(losses, target.value, direction=target.direction)
     if target is not None and p_value is not None and not problems.has_error:
         reached = target.is_reached(mean(losses), p_value, len(losses))
-    several = len(runs) > 1
+    several = len(losses) > 1
     record = {
         "id": folder.id,
         "runs": len(runs),
-        "mean_seconds": mean(seconds) if runs and is_timed else None,
+        "mean_seconds": mean(seconds) if seconds and is_timed else None,
         "sd_seconds": standard_deviation(seconds, ddof=1) if several and is_timed else None,
-        "mean_loss": mean(losses) if runs else None,
+        "mean_loss": mean(losses) if losses else None,
         "sd_loss": standard_deviation(losses, ddof=1) if several else None,
         "p_value": p_value,
         "stop_step": steps[0] if len(steps) == 1 else None,
