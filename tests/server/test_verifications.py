@@ -36,6 +36,7 @@ def test_an_organiser_asks_for_a_verification(digits_submission, submit, client,
         "value": 97.5,
         "unit": "percent",
         "direction": "higher",
+        "budget_seconds": None,
         "also": [],
     }
     assert view["runs_planned"] == 3
