@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import statistics
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,8 +11,11 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
+from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.benchmarks.definition_tables import RunsRule
 from finishline.rules.errors import RuleError
+from finishline.rules.logs import parse_run_log
+from finishline.rules.logs.lines import mllog_line
 from finishline.rules.run import Clock, Evaluation, Ledger, Run
 from finishline.rules.scoring.scoring import run_uses, score
 from finishline.rules.statistics.aggregate import (
@@ -436,3 +440,23 @@ def test_a_run_of_a_round_converged_if_its_run_stop_says_so(
     benchmark = make_benchmark(clock="mlperf", benchmark_id=benchmark_id)
 
     assert [run.reached for run in score_of(runs, benchmark).runs] == reached
+
+
+def test_a_speedrun_takes_the_times_of_a_log_without_phases(benchmarks_dir):
+    """Its clock pauses at evaluations already, so the last one's time counts without a run_stop."""
+    benchmark = load_benchmark(benchmarks_dir / "grammar.toml")
+
+    def log(loss):
+        at = partial(mllog_line, time_ms=1_790_000_000_000.0)
+        late = partial(mllog_line, time_ms=1_790_000_079_712.0)
+        lines = [at("submission_benchmark", "grammar"), at("submission_division", "open")]
+        lines += [at("seed", round(loss * 1e5)), at("global_batch_size", 32), at("run_start")]
+        lines += [late("eval_accuracy", loss, metadata={"epoch_num": 20})]
+        return b"".join(lines)
+
+    logs = {f"{loss}.log": log(loss) for loss in (0.781, 0.782, 0.783, 0.784, 0.785)}
+    runs = [parse_run_log(text, name=name, benchmark=benchmark) for name, text in logs.items()]
+    result = score(runs, benchmark, division="open", price_usd_per_hour=None)
+    assert (result.tta_seconds, result.violations) == (pytest.approx(79.712), ())
+    assert (result.at_stop.runs, result.at_stop.step) == (5, 20)
+    assert result.at_stop.p_value < 0.01
