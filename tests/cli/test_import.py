@@ -417,3 +417,16 @@ def test_a_path_with_nothing_of_that_kind_is_an_error(packages, import_it):
     ran = import_it("dawnbench", str(packages), "--json")
     assert ran.code == 1
     assert "Nothing to import" in ran.error()["message"]
+
+
+@pytest.mark.parametrize(
+    ("commit", "told"),
+    [
+        ("441d65f4445cd59687466533fd9f55399136e7a4", "Source: MLPerf Training v5.1 at 441d65f"),
+        ("fb27b827bd83eff9021698ffe576b33a100e0b78", "checked: commit fb27b827"),
+        ("0" * 40, "checked: unknown commit 000"),
+    ],
+)
+def test_commit_of_another_archive_is_no_source(packages, import_it, commit, told):
+    ran = import_it("mlperf", str(packages), "--commit", commit)
+    assert told in ran.out.replace("\n", " ")

@@ -137,7 +137,7 @@ def import_archive(
         left = paths[len(outcomes) :]
         seconds = time.monotonic() - started
         document = _document(outcomes, left, seconds, dry_run=dry_run) | {"commit": commit}
-        lines = [*_lines(outcomes, left, seconds, dry_run=dry_run), _source_line(commit)]
+        lines = [*_lines(outcomes, left, seconds, dry_run=dry_run), _source_line(kind, commit)]
         screen.answer(document, lines)
     states = {outcome.state for outcome in outcomes}
     if "failed" in states:
@@ -231,11 +231,16 @@ def _as_problems(problems: Iterable[Mapping[str, Any]]) -> list[Problem]:
     return [Problem(**{name: problem[name] for name in names}) for problem in problems]
 
 
-def _source_line(commit: str | None) -> str:
+# How the names of the known archives of a kind begin.
+ARCHIVES = {Kind.DAWNBENCH: "DAWNBench", Kind.MLPERF: "MLPerf", Kind.NANOGPT: "modded-nanogpt"}
+
+
+def _source_line(kind: Kind, commit: str | None) -> str:
     name = None if commit is None else source_name(commit)
-    if name is not None:
+    if name is not None and name.startswith(ARCHIVES[kind]):
         return f"Source: {name} at {commit}."
     found = "PATH is not a git checkout" if commit is None else f"unknown commit {commit}"
+    found = f"commit {commit} is of {name}" if name is not None else found
     return (
         f"Source not checked: {found}. The results are not numbered; to number them, import again "
         "from a checkout of the published repository, or with --commit."
