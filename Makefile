@@ -22,8 +22,8 @@ INTEGRATIONS_VENV := .venv-integrations
 CLIENT_VENV := .venv-client
 AUDIT := $(AUDIT_VENV)/bin/pip-audit
 ROOMS := finishline migrations reference_models server web worker
-PROGRAMS := archives boards box device_clock dispatch harness_cost overload packages server_start \
-	statistics writes
+PROGRAMS := archives boards box device_clock dispatch fashion harness_cost overload packages \
+	server_start statistics writes
 VISION_STAMP := $(VISION_VENV)/.installed
 # Threads of torch wait for each other in circles where processes share the processors. A test commits
 # a dozen times, so its files lie in memory where there is such a folder. The sandbox, another user, reads them.

@@ -46,6 +46,7 @@ def test_it_learns_small_images_and_nothing_from_shuffled_labels(start, tmp_path
 def test_every_calibrated_run_reaches_the_target_in_its_last_two_epochs():
     runs = BENCHMARK.reference_runs_at(256)
     assert len({run.seed for run in runs}) == 40
+    assert {run.batch_size for run in BENCHMARK.reference_runs} == {128, 256, 512}
     for run in BENCHMARK.reference_runs:
         assert run.quality[3] >= BENCHMARK.target.value > run.quality[1], run.seed
 
