@@ -78,7 +78,7 @@ def train_perceptron(
         yield 100 * float(model.score(test_x, arrays["test_y"]))
 
 
-def measure(bars: Bars, *, rounds: int = 3, epochs: int = 15) -> None:
+def measure(bars: Bars, *, rounds: int = 3, epochs: int = 40) -> None:
     """Train each with the seeds 0, 1, ... in turns."""
     import torch
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
