@@ -175,6 +175,8 @@ def main(arguments: Sequence[str] | None = None, command: typer.Typer = app) -> 
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
     given = list(sys.argv[1:] if arguments is None else arguments)
     previous = signal.signal(signal.SIGTERM, _on_terminate)
+    if "FINISHLINE_DATA" in os.environ:  # A shorter name of the same setting.
+        os.environ.setdefault("FINISHLINE_DATA_DIR", os.environ["FINISHLINE_DATA"])
     if os.environ.get("NO_COLOR"):
         os.environ["_TYPER_FORCE_DISABLE_TERMINAL"] = "1"  # For help, which Typer writes.
     try:

@@ -105,3 +105,15 @@ def test_digits_is_measured_on_this_machine_in_one_document(finishline, tmp_path
         console.print(bench_table(document))
     (line,) = [each for each in captured.get().splitlines() if each.startswith("all reduce")]
     assert ("–" in line, "one device" in line, "None" in captured.get()) == (True, True, False)
+
+
+def test_short_name_of_the_data_folder(finishline, tmp_path, monkeypatch):
+    monkeypatch.setenv("FINISHLINE_DATA", str(tmp_path))
+    monkeypatch.setenv("FINISHLINE_DATA_DIR", "")  # So that it is taken away again.
+    monkeypatch.delenv("FINISHLINE_DATA_DIR")
+    (tmp_path / "fashion-mnist").mkdir()  # Without it the data may lie where Debian puts them.
+
+    ran = finishline("benchmark", "fetch", "fashion", "--check")
+
+    assert ran.code == 1
+    assert f"Data of fashion in {tmp_path}" in ran.out + ran.err
