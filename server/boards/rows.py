@@ -257,6 +257,13 @@ class _LoggedRuns:
     seconds: list[float] = field(default_factory=list)
     convergence: list[float] = field(default_factory=list)
 
+    def spread(self, factor: float = 1.0) -> Spread | None:
+        """How much the runs scatter. None below two."""
+        own = log_times([seconds * factor for seconds in self.seconds])
+        if own is None or own.variance is None:
+            return None
+        return Spread(math.sqrt(own.variance), own.count - 1)
+
 
 def read_rows(
     session: Session, benchmark: Benchmark, kind: Kind, *, among: Collection[str] | None = None
@@ -343,7 +350,7 @@ class _Details:
         factor = 1.0 if is_measured else convergence_factor(row.tta_seconds, row.result)
         cost = training_cost_usd(seconds, price.usd_per_hour)
         shown = ENTRY_DEFAULTS | self._shown(row, logged)
-        shown |= self._measured(row) if is_measured else self._claimed(row)
+        shown |= self._measured(row) if is_measured else self._claimed(row, logged)
         # A configuration may be measured by the verification of another of its submissions.
         measured = self.measured.get(row.id, ()) if is_measured else ()
         verification = self.verifications.get(row.id) or next(
@@ -381,14 +388,12 @@ class _Details:
             runs, values = started, 0
             dropped = dropped_at_each_end(started) if by_time else 0
         else:
-            runs, dropped = min(started, rule.count), rule.dropped
+            runs, dropped = rule.counted(started), rule.dropped
             values = len(set(logged.convergence))
             if spread is None and row.evidence == "published":
-                own = log_times([seconds * factor for seconds in logged.seconds])
-                if own is not None and own.variance is not None:
-                    spread = Spread(math.sqrt(own.variance), own.count - 1)
+                spread = logged.spread(factor)
         if spread is not None and self.benchmark.score.by == "time":
-            step, seconds = shown["evaluation_interval_seconds"], shown["tta_seconds"]
+            step, seconds = self._step(shown), shown["tta_seconds"]
             resolution = resolution_of(step_seconds=step, seconds=seconds) if seconds else None
             spread = None if resolution is None else spread.at_least(resolution)
         return RunsBehind(runs, dropped, spread, values, self.benchmark.score)
@@ -428,17 +433,30 @@ class _Details:
             "samples_per_second": None,  # Only logs tell samples.
         }
 
-    def _claimed(self, row: Any) -> dict[str, Any]:
-        """The interval of a claimed or published time, by the spread of its class."""
+    def _step(self, result: Mapping[str, Any]) -> float | None:
+        """Seconds between the evaluations that a time is read off at. None at a fixed stop."""
+        if self.benchmark.reach.name == "fixed_stop":
+            return None
+        step: float | None = result.get("evaluation_interval_seconds")
+        return step
+
+    def _claimed(self, row: Any, logged: _LoggedRuns) -> dict[str, Any]:
+        """The interval of a claimed or published time.
+
+        It is by the spread of its class, of a speedrun's record by that of its own runs.
+        """
         rule = self.benchmark.runs
         if self.benchmark.score.by == "quality":
             return {}
+        spread = self.spreads.of(row.system.get("hardware_class", ""))
+        if spread is None and row.evidence == "published" and rule.most is not None:
+            spread = logged.spread()
         interval = claimed_interval(
             row.tta_seconds,
-            runs=min(row.result.get("started", 0), rule.count),
+            runs=rule.counted(row.result.get("started", 0)),
             dropped=rule.dropped,
-            spread=self.spreads.of(row.system.get("hardware_class", "")),
-            step_seconds=row.result.get("evaluation_interval_seconds"),
+            spread=spread,
+            step_seconds=self._step(row.result),
         )
         return {
             "tta_low_seconds": None if interval is None else interval.low,

@@ -104,7 +104,7 @@ def _row(benchmark: Benchmark, count: Counts, held: DivisionRecords | None) -> d
         times.append(count.slowest_published.get(held.division))
     time = times_fitting(benchmark, times, set() if held is None else {held.evidence})
     shown = [record.model_dump() for record in records]
-    return {"records": shown, "time": time}
+    return {"records": shown, "time": time, "held": None if held is None else held.division}
 
 
 def _race(

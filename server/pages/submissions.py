@@ -1,6 +1,6 @@
 """A submission's page with the buttons of its reader, and its badge for a README."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Literal
@@ -57,6 +57,7 @@ from server.verifications.views import view
 from web.charts.curves import runs_chart
 from web.citation import Badge
 from web.citation import badge as badge_of
+from web.progress import kind_word
 from web.render import render
 
 router = Routes(include_in_schema=False)
@@ -128,12 +129,21 @@ def _measured_score(session: Session, submission: Submission) -> Context | None:
         return None
     counts = Counter(run.verification_id for run in runs)
     rows = select(Verification.id, Verification.kind).where(Verification.id.in_(counts))
-    named = [row._mapping for row in session.execute(rows.order_by(Verification.created_at))]
+    ordered = session.execute(rows.order_by(Verification.created_at)).all()
+    sources: defaultdict[str, list[str]] = defaultdict(list)
+    for row in ordered:
+        sources[kind_word({"kind": row.kind})].append(row.id)
+    names = {
+        name: kind if len(ids) == 1 else f"{kind} {number}"
+        for kind, ids in sources.items()
+        for number, name in enumerate(ids, start=1)
+    }
     counts_epochs = submission.trained_with != "package"
+    runs.sort(key=lambda run: (list(names).index(run.verification_id), run.index))
     steps = measured_steps(
         [
             RunScore(
-                file=f"{run.verification_id}, run {run.index + 1}",
+                file=f"{names[run.verification_id]}, run {run.index + 1}",
                 seed=None,
                 reached=run.seconds is not None,
                 tta_seconds=run.seconds,
@@ -149,7 +159,10 @@ def _measured_score(session: Session, submission: Submission) -> Context | None:
         "steps": [asdict(step) for step in steps],
         "reached": sum(run.seconds is not None for run in runs),
         "rule": steps[-1].formula,
-        "sources": [source | {"runs": counts[source["id"]]} for source in map(dict, named)],
+        "sources": [
+            {"kind": kind, "ids": ids, "runs": sum(counts[name] for name in ids)}
+            for kind, ids in sources.items()
+        ],
     }
 
 

@@ -383,7 +383,10 @@ def test_a_benchmark_counts_its_submissions(client, digits_submission, submit):
     digits = client.get(f"{BENCHMARKS}/digits").json()
 
     assert (digits["submissions"], digits["sha256"]) == (1, made["benchmark_sha256"])
-    assert (digits["runs"], digits["clock"]) == ({"count": 3, "dropped": 1, "started": 3}, "mlperf")
+    assert (digits["runs"], digits["clock"]) == (
+        {"count": 3, "dropped": 1, "started": 3, "most": None},
+        "mlperf",
+    )
 
 
 def test_a_benchmark_tells_every_metric_and_how_many_runs_are_started(client, offer_archive):
@@ -394,7 +397,7 @@ def test_a_benchmark_tells_every_metric_and_how_many_runs_are_started(client, of
     assert (maskrcnn["metric"], maskrcnn["value"]) == ("box AP", 0.377)
     assert [(goal["metric"], goal["value"]) for goal in maskrcnn["also"]] == [("mask AP", 0.339)]
     runs = client.get(f"{BENCHMARKS}/mlperf-v0.5-ncf").json()["runs"]
-    assert runs == {"count": 50, "dropped": 1, "started": 100}
+    assert runs == {"count": 50, "dropped": 1, "started": 100, "most": None}
 
     page = client.get("/benchmarks/mlperf-v0.5-maskrcnn").text
     assert "The clock stops at 0.377 box AP and 0.339 mask AP." in page

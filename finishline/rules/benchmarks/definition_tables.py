@@ -79,6 +79,10 @@ class RunsRule:
         """Number of runs a submission must have."""
         return self.started or self.count
 
+    def counted(self, started: int) -> int:
+        """Number of the started runs that make the result: all of a range."""
+        return started if self.most is not None else min(started, self.count)
+
     @property
     def in_words(self) -> str:
         """The number of runs, or their range."""

@@ -438,7 +438,7 @@ def _plain(value: float | None) -> str:
 
 
 def _mean_formula(runs: int, rule: RunsRule) -> str:
-    count = runs if rule.most is not None else min(runs, rule.count)
+    count = rule.counted(runs)
     kept = count - 2 * rule.dropped
     left = "the run" if kept == 1 else f"the mean of the {kept} runs"
     few = rule.dropped == 1
