@@ -1,5 +1,6 @@
 """Scores of speedruns: the records of NanoGPT, and logs that a pattern of yours reads."""
 
+import math
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,10 +44,13 @@ def _target(text: str) -> Target:
     """The target in `3.28` (at most), `<=3.28` or `>=94`."""
     direction: Direction = "higher" if text.startswith(">=") else "lower"
     try:
-        return Target(float(text.removeprefix(">=").removeprefix("<=")), direction)
+        value = float(text.removeprefix(">=").removeprefix("<="))
     except ValueError:
-        expected = "a number such as 3.28 (at most), or '>=94' (at least)"
-        raise UsageError(f"--target {text!r}: expected {expected}.") from None
+        value = math.nan
+    if math.isfinite(value):
+        return Target(value, direction)
+    expected = "a number such as 3.28 (at most), or '>=94' (at least)"
+    raise UsageError(f"--target {text!r}: expected {expected}.")
 
 
 @contextmanager

@@ -245,3 +245,33 @@ def test_a_dry_run_of_an_import_agrees_with_the_scores(finishline, score, tmp_pa
         ["Smaller steps", "@carl", "2026-07-17"],
         ["Alone", "2026-07-20_Alone", "2026-07-20"],
     ]
+
+
+def test_line_without_the_quality_is_skipped(score, tmp_path):
+    (tmp_path / "log.txt").write_text("epoch 1 time=12\nepoch 2 acc=91\n")
+    pattern = r"epoch (?P<step>\d+)( acc=(?P<quality>\d+))?"
+    (record,) = score(tmp_path, "--pattern", pattern).values()
+    assert (record["stop_step"], record["mean_loss"]) == (2, 91.0)
+
+
+@pytest.mark.parametrize("quality", ["1.5e308", "-1e16", "nan"])
+def test_figure_beyond_any_training_is_a_problem(score, tmp_path, quality):
+    log = f"step:100/100 val_loss:{quality} train_time:7ms\n"
+    (tmp_path / "log.txt").write_text(log)
+    (record,) = score(tmp_path).values()
+    assert [each[1:3] for each in told(record)] == [[1, "val_loss"]]
+
+
+def test_mark_of_the_encoding_hides_no_line(score, tmp_path):
+    log = "step:0/9 val_loss:9.0 train_time:0ms\nstep:9/9 val_loss:3.0 train_time:7ms\n"
+    (tmp_path / "a.txt").write_text(log)
+    (tmp_path / "b.txt").write_text(log, encoding="utf-8-sig")
+    (record,) = score(tmp_path).values()
+    assert (record["runs"], len(told(record))) == (1, 1)
+    assert "the same run as in" in told(record)[0][3]
+
+
+@pytest.mark.parametrize("target", ["nan", ">=-1e400", "abc"])
+def test_target_is_a_finite_number(finishline, tmp_path, target):
+    ran = finishline("score", "--format", "nanogpt", str(tmp_path), "--target", target)
+    assert (ran.code, f"--target {target!r}: expected a number" in ran.err) == (2, True)

@@ -405,7 +405,7 @@ def test_a_benchmark_tells_every_metric_and_how_many_runs_are_started(client, of
     page = client.get("/benchmarks/mlperf-v0.5-ncf").text
     assert "first to reach the target of 100 started" in page
     assert "at least 100 runs" in page
-    assert "the first 50 that reach the target count" in page
+    assert "The first 50 that reach the target count" in page
 
 
 def test_a_definition_is_given_out_as_the_file_that_its_hash_is_of(

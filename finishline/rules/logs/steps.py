@@ -4,8 +4,8 @@ For example `step:1385/1385 val_loss:3.2785 train_time:79712ms step_avg:57.55ms`
 Source: modded-nanogpt, records. Its oldest logs have `s:19560 tel:3.2722`, without a time.
 """
 
-import math
 import re
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ FIELDS = {"quality": "val_loss", "ms": "train_time", "seconds": "train_time"}
 # The training script comes first, and a line of = ends it. What it prints is no evaluation.
 END_OF_SOURCE = re.compile(rb"={20,}\s*")
 LONGEST_LINE = 4096
+LARGEST = 1e15  # Of a figure of a training.
 MOST_EVALUATIONS = 100_000
 
 
@@ -64,7 +65,7 @@ def read_steps(
     for number, line in enumerate(_lines(chunks, name), 1):
         if in_source and END_OF_SOURCE.fullmatch(line):
             found, in_source = [], False
-        elif match := search(line):
+        elif (match := search(line)) and match["quality"] is not None:
             found.append((number, match))
             if len(found) > MOST_EVALUATIONS:
                 expected = f"at most {MOST_EVALUATIONS:,} evaluations"
@@ -114,7 +115,7 @@ def _lines(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
     for chunk in chunks:
         if is_first:
             refuse_other_content(chunk, name=name)
-            is_first = False
+            chunk, is_first = chunk.removeprefix(BOM_UTF8), False
         if b"\0" in chunk:
             expected = "a text"
             raise LogFormatError("a binary file", file=name, expected=expected, code="binary")
@@ -136,9 +137,9 @@ def _step(texts: dict[str, bytes | None], line: int, name: str, fields: dict[str
         try:
             number = float(text)
         except ValueError:
-            number = math.nan
+            number = float("nan")
         is_whole = group != "step" or text.isdigit()
-        if not math.isfinite(number) or not is_whole or (group != "quality" and number < 0):
+        if not abs(number) <= LARGEST or not is_whole or (group != "quality" and number < 0):
             kind = "whole number" if group == "step" else "finite number"
             raise LogFormatError(
                 f"got {shown(text.decode(errors='replace'))}",
