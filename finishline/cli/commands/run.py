@@ -97,7 +97,10 @@ def run(
         others = {"--out": out, "--set": settings, "--division": division, "COMMAND": command,
                   "--precision": precision, "--device": device}  # fmt: skip
         if given := [flag for flag, value in others.items() if value]:
-            raise UsageError(f"{', '.join(given)}: expected for a benchmark; {name} is code.")
+            raise UsageError(
+                f"{', '.join(given)}: expected for a benchmark, and {name} is a folder with code. "
+                "Hint: in another folder the name is the benchmark's."
+            )
         return run_code(
             screen,
             Path(name),

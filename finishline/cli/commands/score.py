@@ -45,7 +45,7 @@ FORMATS = {
 }
 Paths = Annotated[
     list[Path],
-    Argument(metavar="PATH...", help="DAWNBench trees, MLPerf packages or single files."),
+    Argument(metavar="PATH...", help="DAWNBench trees, MLPerf packages, single files, or what --format names."),
 ]
 FormatName = Annotated[
     str | None,
