@@ -45,7 +45,10 @@ FORMATS = {
 }
 Paths = Annotated[
     list[Path],
-    Argument(metavar="PATH...", help="DAWNBench trees, MLPerf packages, single files, or what --format names."),
+    Argument(
+        metavar="PATH...",
+        help="DAWNBench trees, MLPerf packages, single files, or the archive that --format names.",
+    ),
 ]
 FormatName = Annotated[
     str | None,
