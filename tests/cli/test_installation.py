@@ -71,7 +71,7 @@ def known_commands(group, *before):
 def parse(words):
     """Raises what the command itself would say of wrong words."""
     command = typer.main.get_command(app)
-    context = typer.Context(command)
+    context = typer.Context(command, help_option_names=["-h", "--help"])
     _, words = split_flags(words)
     while isinstance(command, TyperGroup) and words:
         first, *words = words
