@@ -423,14 +423,15 @@ def queue_pairs(
 
 
 def continue_head_to_head(session: Session, verification: Verification) -> None:
-    """Keep the runs of a stage that has ended, and queue the pairs that are still needed."""
+    """Keep the runs of a stage that has ended, and queue the pairs that are still needed.
+
+    Each run that started counts for its side, whoever won.
+    """
     challenger, holder = verification.submission, verification.against
     if challenger is None or holder is None:
         return
-    _keep_runs(session, verification, holder)
-    if verification.outcome == "challenger_faster":
-        for stage in (*verification.earlier_stages, verification):
-            _keep_runs(session, stage, challenger)
+    for side in (holder, challenger):
+        _keep_runs(session, verification, side)
     if verification.outcome != "continues":
         return
     pairs = judged_head_to_head(session, verification).next_pairs

@@ -376,7 +376,7 @@ def test_a_challenger_takes_first_place_head_to_head(reference, row_of, queued, 
 
 
 def test_a_challenger_that_is_not_ahead_keeps_its_place(reference, row_of, queued, client):
-    unlucky = row_of(128, 0.117)
+    unlucky = row_of(128, 0.05)
     (job,) = queued()
 
     assert fight(job, 0.13, 0.118)["outcome"] == "not_proven"
@@ -387,6 +387,20 @@ def test_a_challenger_that_is_not_ahead_keeps_its_place(reference, row_of, queue
     (division,) = records(client)
     (missed,) = division["not_records"]
     assert (missed["submission_id"], missed["holder"]) == (unlucky, reference)
+
+
+def test_lost_runs_count_for_their_row(reference, row_of, queued, client):
+    lucky = row_of(128, 0.117)
+    before = row(client, lucky)
+    assert before["not_first"] == "lower mean, its head-to-head waits"
+    (job,) = queued()
+
+    assert fight(job, 0.13, 0.118)["outcome"] == "not_proven"
+
+    after = row(client, lucky)
+    assert after["measured_runs"] == before["measured_runs"] + 5
+    assert after["measured_seconds"] > row(client, reference)["measured_seconds"]
+    assert after["not_first"] is None
 
 
 def test_a_replayed_row_has_the_model_of_the_reference(row_of, client):

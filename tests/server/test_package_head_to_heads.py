@@ -125,15 +125,16 @@ def test_pairs_have_equal_data_and_a_page(entries, two, head_to_head, client, ol
     assert f"/api/v1/verifications/{head_to_head['id']}/proof" in page
 
 
-def test_its_runs_measure_the_holder_and_a_winner(entries, two, head_to_head, client):
+def test_its_runs_measure_both_sides(entries, two, head_to_head, client):
     challenger, holder = two
     own = measured_runs(entries.database, holder), measured_runs(entries.database, challenger)
     void = fight(entries, entries.lease(challenger), gain=0.6, busy=range(8))
-    assert measured_runs(entries.database, holder) == own[0] | {void["id"]: 1}
     own[0][void["id"]] = own[1][void["id"]] = 1
+    assert measured_runs(entries.database, holder) == own[0]
+    assert measured_runs(entries.database, challenger) == own[1]
     first = fight(entries, entries.lease(challenger), gain=0.6)
     assert measured_runs(entries.database, holder) == own[0] | {first["id"]: 4}
-    assert void["id"] not in measured_runs(entries.database, challenger)
+    assert measured_runs(entries.database, challenger) == own[1] | {first["id"]: 4}
     board = client.get("/api/v1/leaderboards/digits").json()["version"]
 
     second = fight(entries, entries.lease(challenger), gain=0.6)
@@ -155,7 +156,7 @@ def test_proof_of_a_loss_names_no_erased_holder(entries, two, head_to_head, clie
     before = [measured_runs(entries.database, side) for side in two]
     assert fight(entries, entries.lease(challenger), gain=1.01)["outcome"] == "not_proven"
     after = [measured_runs(entries.database, side) for side in two]
-    assert after == [before[0], before[1] | {head_to_head["id"]: 5}], "a loser keeps its own runs"
+    assert after == [side | {head_to_head["id"]: 5} for side in before], "a loser's runs count"
     proof = f"/api/v1/verifications/{head_to_head['id']}/proof"
     for page in (f"/verifications/{head_to_head['id']}", f"/submissions/{challenger}?tab=history"):
         assert f'href="{proof}"' in client.get(page).text
