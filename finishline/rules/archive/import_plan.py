@@ -159,6 +159,7 @@ def plan_nanogpt(
     """Yield the upload of each record of the NanoGPT speedrun, or why it is not sent.
 
     Title, day and holder are from the table of the archive's README. The system is the track's.
+    Baselines are no records, nor is a folder that the table does not name.
     """
     for folder in folders:
         scored = score_folder(folder, archive)
@@ -167,6 +168,8 @@ def plan_nanogpt(
         board, row = BOARDS.get(folder.track or ""), row_of(folder, rows)
         if board is None:
             yield Unsent(folder.id, "It has no board: only tracks 1 and 2 rank by seconds")
+        elif row is None:
+            yield Unsent(folder.id, "It is not a record in the README's table")
         elif errors or not scored.logs:
             yield Unsent(folder.id, "It cannot be read.", errors)
         else:
@@ -177,7 +180,7 @@ def plan_nanogpt(
                 "framework": "PyTorch",
                 "system": NANOGPT_SYSTEM,
                 "runs": [file.name for file in scored.logs],
-                "organisation": (row.holder or folder.id.partition("/")[2])[:200],
+                "organisation": (row.holder or "modded-nanogpt")[:200],
                 "submitted_on": row.day and row.day.isoformat(),
                 "code_url": f"{NANOGPT_URL}/{quote(folder.id)}",
                 "notes": f"modded-nanogpt: records/{folder.id}",

@@ -214,10 +214,22 @@ def read_table(text: str) -> dict[str, Row]:
     return rows
 
 
-def row_of(folder: Folder, rows: Mapping[str, Row]) -> Row:
-    """The title, day and holder of a record: the README's, else those its folder's name has."""
+# Folders beside a record that hold the runs it was compared with.
+_COMPARED = re.compile(r"baseline|master|prior", re.IGNORECASE)
+_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_/]")
+
+
+def row_of(folder: Folder, rows: Mapping[str, Row]) -> Row | None:
+    """The title, day and holder of a record in the README's table.
+
+    Without a table they are read from the folder's name. None for a baseline, and for a folder
+    that the table does not name.
+    """
     keys = (folder.id, *(log.name for log in folder.logs))
     row = next((rows[key] for key in keys if key in rows), None)
+    above, _, own = folder.id.rpartition("/")
+    if row is None and (_COMPARED.search(own) or (rows and above not in rows)):
+        return None
     dated = next((found for part in folder.place if (found := _DAY.fullmatch(part))), None)
     named = folder.id.partition("/")[2] or folder.id
     day = None
@@ -226,11 +238,10 @@ def row_of(folder: Folder, rows: Mapping[str, Row]) -> Row:
             day = date.fromisoformat(dated[1])
     if dated and dated[2]:
         named = named.replace(dated[0], dated[2])
-    above, _, own = folder.id.rpartition("/")
     if row is None and above in rows:  # The table links to the folder of several.
-        row = replace(rows[above], title=f"{rows[above].title} ({own})")
+        row = replace(rows[above], title=f"{rows[above].title} ({own.replace('_', ' ')})")
     if row is None:
-        return Row(named, day, None)
+        return Row(_WORD.sub(" ", named), day, None)
     return Row(row.title, row.day or day, row.holder)
 
 
