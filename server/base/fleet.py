@@ -12,8 +12,6 @@ from typing import Any, Self
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.rules.benchmarks.accelerators import accelerators_of_cloud, is_same_kind
-from finishline.rules.submissions.claim import NOTHING
 from server.base.database import state_of, utc_now
 from server.base.errors import ContentError
 from server.base.models import HardwareClassRow, PauseRow, User, WorkerRow
@@ -181,56 +179,18 @@ def refuse_misfit(row: HardwareClassRow, system: Mapping[str, Any]) -> None:
     """
     for name in ("accelerator", "accelerator_count", "processor_count"):
         expected, found = getattr(row, name), system[name]
-        if found != expected and not (name == "processor_count" and _may_have(row, found)):
+        if found != expected and not (name == "processor_count" and may_have(row, found)):
             raise ContentError(
                 f"system.{name}: {found!r}; hardware class {row.name} has {expected!r}. Give this "
                 "worker the name of another class in FINISHLINE_HARDWARE_CLASS."
             )
 
 
-def _may_have(row: HardwareClassRow, processors: int | None) -> bool:
+def may_have(row: HardwareClassRow, processors: int | None) -> bool:
     """Whether a machine of a class may have so many processors: any beside accelerators."""
     if row.accelerator_count or not processors or not row.processor_count:
         return True
     return processors == row.processor_count
-
-
-@dataclass(frozen=True)
-class Misfit:
-    """A figure of a claim's system that is not its hardware class's."""
-
-    field: str
-    found: str
-    expected: str
-
-
-def misfit_of_claim(session: Session, system: Mapping[str, Any]) -> Misfit | None:
-    """Find the first figure of a claim's system that contradicts its registered class.
-
-    A claim without a count states no accelerator, so it may not name one in a class that has none.
-    Names agree where one has all words of the other.
-    """
-    row = session.get(HardwareClassRow, system["hardware_class"])
-    if row is None:
-        return None
-    count = system.get("accelerator_count") or 0
-    if count != row.accelerator_count:
-        return Misfit("accelerator_count", str(count), str(row.accelerator_count))
-    processors = system.get("processor_count")
-    if not _may_have(row, processors):
-        return Misfit("processor_count", str(processors), str(row.processor_count))
-    rented = accelerators_of_cloud(system.get("cloud"))
-    if rented is not None and not row.accelerator_count:
-        found = f"{system['cloud']['instance']} with {rented.words}"
-        return Misfit("cloud.instance", found, "an instance without accelerators")
-    name = (system.get("accelerator") or "").strip()
-    if name.casefold() in NOTHING:
-        return None
-    if not row.accelerator_count:
-        return Misfit("accelerator", name, "none")
-    if row.accelerator and not is_same_kind(name, row.accelerator):
-        return Misfit("accelerator", name, row.accelerator)
-    return None
 
 
 def roof_misfit(session: Session, worker: WorkerRow, gflops: float) -> str | None:

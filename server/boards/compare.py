@@ -33,7 +33,7 @@ from server.base.standing import (
 from server.benchmarks.definitions import definition
 from server.boards.rows import convergence_factor, measured_runs
 from server.people.declared import Routes
-from server.submissions.lists import find_submission
+from server.submissions.rows import find_submission
 from web.compare import pair_sentence
 from web.names import hardware_words
 

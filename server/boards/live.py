@@ -18,7 +18,7 @@ from server.benchmarks.definitions import definition
 from server.boards.board import first_places
 from server.boards.records import held_record
 from server.boards.rows import reported_runs
-from server.submissions.lists import find_submission, runs_with_curves
+from server.submissions.rows import find_submission, runs_with_curves
 from web.names import hardware_words
 
 CLOSE = 0.01  # Of an evaluation: epochs are decimal numbers in logs.

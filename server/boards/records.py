@@ -23,7 +23,7 @@ from server.base.models import DISPLAY_NAME, SUBMITTER, PublishedResult, Submiss
 from server.base.visibility import ranks
 from server.boards.board import first_places
 from server.boards.rows import convergence_factor
-from server.submissions.lists import run_times
+from server.submissions.rows import run_times
 from server.verifications.head_to_heads import FirstPlace
 from web.names import hardware_words
 

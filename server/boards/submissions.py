@@ -49,13 +49,36 @@ from server.submissions.accept import (
     reserve,
 )
 from server.submissions.code import find_package, read_source
-from server.submissions.lists import SubmissionQuery, find_run, find_submission, whole_submissions
+from server.submissions.lists import SubmissionQuery, whole_submissions
+from server.submissions.rows import (
+    find_run,
+    find_submission,
+    judged_on_others,
+    package_view,
+    submission_view,
+)
 from server.submissions.standing_changes import find_original
 from server.submissions.upload import Upload, read_upload
-from server.submissions.views import EXAMPLE_CLAIM, judged_on_others, package_view, submission_view
 
 router = Routes(tags=["submissions"])
 # Fields of a board entry that the view of a submission repeats.
+EXAMPLE_CLAIM = {
+    "benchmark": "digits",
+    "division": "closed",
+    "model": "digits reference",
+    "framework": "torch 2.13.0",
+    "system": {
+        "name": "my laptop",
+        "hardware_class": "cpu-amd-ryzen-7-7840u-16-cores",
+        "processor": "AMD Ryzen 7 7840U",
+        "processor_count": 16,
+        "memory_gib": 32,
+    },
+    "hyperparameters": {"batch_size": 64},
+    "trained_with": "reference",
+    "tuning": {"trials": 40, "seconds": 3600},
+    "runs": ["run_0.log", "run_1.log", "run_2.log"],
+}
 OF_SUBMISSION = (
     *("rank", "unranked_reason", "measured_seconds", "measured_low_seconds"),
     *("measured_high_seconds", "measured_runs", "busy", "is_holder", "not_first", "head_to_head"),

@@ -33,7 +33,7 @@ from server.notices.messages import (
     send_mail,
     signature_headers,
 )
-from server.submissions.lists import find_submission
+from server.submissions.rows import find_submission
 
 log = logging.getLogger(__name__)
 

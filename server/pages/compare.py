@@ -27,7 +27,7 @@ from server.pages.queries import (
     submission_context,
     title_of,
 )
-from server.submissions.lists import find_submission
+from server.submissions.rows import find_submission
 from server.verifications.views import line
 from web.compare import compare_link
 from web.formats import SECONDS

@@ -21,7 +21,7 @@ from server.boards.lineage import IdeaView, find_idea
 from server.boards.rows import reported_runs
 from server.pages.declared import Context, plain
 from server.submissions.code import find_package, parent_of
-from server.submissions.views import package_view
+from server.submissions.rows import package_view
 from server.verifications.views import factor_views, view
 from web.formats import time_format, visible
 

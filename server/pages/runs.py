@@ -15,7 +15,7 @@ from server.base.visibility import Viewer
 from server.pages.declared import Context, public_page
 from server.pages.queries import sampled_curve, submission_context, title_of
 from server.submissions.code import FileDifference, difference, find_source
-from server.submissions.lists import find_run, find_submission
+from server.submissions.rows import find_run, find_submission
 from web.charts.curves import runs_chart
 from web.formats import visible
 

@@ -47,7 +47,7 @@ from server.people.callers import (
     signed_in_or_none,
 )
 from server.people.declared import Routes
-from server.submissions.lists import find_submission
+from server.submissions.rows import find_submission
 from server.submissions.standing_changes import (
     broken_rules,
     may_withdraw,

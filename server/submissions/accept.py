@@ -1,26 +1,35 @@
 """Accept logs or code: check and score first, then store everything in one transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from finishline.rules.archive.definitions import shipped_texts
+from finishline.rules.benchmarks.accelerators import accelerators_of_cloud, is_same_kind
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import ClaimError
 from finishline.rules.scoring.latency import InferenceResult
 from finishline.rules.scoring.scoring import Result
-from finishline.rules.submissions.claim import Claim
+from finishline.rules.submissions.claim import NOTHING, Claim
 from finishline.rules.submissions.submission import score_submission
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError, NotAllowedError, UsedUpError, problem
 from server.base.events import SubmissionAccepted, VerificationWanted, emit
-from server.base.fleet import misfit_of_claim
-from server.base.models import PublishedResult, RunRow, Submission, TrainingPackage, User
+from server.base.fleet import may_have
+from server.base.models import (
+    HardwareClassRow,
+    PublishedResult,
+    RunRow,
+    Submission,
+    TrainingPackage,
+    User,
+)
 from server.base.services import Services
 from server.base.standing import is_verified_by_policy
 from server.base.visibility import ORGANISER, Viewer
@@ -222,17 +231,45 @@ def _store(new: Checked, key: str | None) -> Accepted:
 
 def _require_own_class(session: Session, claim: Claim, *, file: str) -> None:
     """Raise ClaimError if a claim's system does not match its hardware class."""
-    misfit = misfit_of_claim(session, asdict(claim.system))
+    own = claim.system.hardware_class
+    row = session.get(HardwareClassRow, own)
+    misfit = None if row is None else _misfit(row, asdict(claim.system))
     if misfit is not None:
+        name, found, expected = misfit
         raise ClaimError(
-            f"got {misfit.found}",
+            f"got {found}",
             file=file,
-            field=f"system.{misfit.field}",
-            expected=f"{misfit.expected}, as hardware class {claim.system.hardware_class} has; "
-            "name the class of your machine, or another name if it is in none "
-            "(GET /api/v1/hardware-classes lists them)",
+            field=f"system.{name}",
+            expected=f"{expected}, as hardware class {own} has; name the class of your machine, or "
+            "another name if it is in none (GET /api/v1/hardware-classes lists them)",
             code="hardware_class_contradicts_claim",
         )
+
+
+def _misfit(row: HardwareClassRow, system: Mapping[str, Any]) -> tuple[str, object, object] | None:
+    """Return the first figure of a system that contradicts its class: field, found, expected.
+
+    A claim without a count states no accelerator, so it may not name one in a class that has none.
+    Names agree where one has all words of the other.
+    """
+    count = system.get("accelerator_count") or 0
+    if count != row.accelerator_count:
+        return "accelerator_count", count, row.accelerator_count
+    processors = system.get("processor_count")
+    if not may_have(row, processors):
+        return "processor_count", processors, row.processor_count
+    rented = accelerators_of_cloud(system.get("cloud"))
+    if rented is not None and not row.accelerator_count:
+        found = f"{system['cloud']['instance']} with {rented.words}"
+        return "cloud.instance", found, "an instance without accelerators"
+    name = (system.get("accelerator") or "").strip()
+    if name.casefold() in NOTHING:
+        return None
+    if not row.accelerator_count:
+        return "accelerator", name, "none"
+    if row.accelerator and not is_same_kind(name, row.accelerator):
+        return "accelerator", name, row.accelerator
+    return None
 
 
 def refuse_same_logs(session: Session, submission: Submission) -> None:

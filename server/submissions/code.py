@@ -22,8 +22,7 @@ from server.base.models import Submission, TrainingPackage, User, WorkerRow
 from server.base.visibility import Viewer, is_source_public, may_see, sees_source
 from server.people.accounts import ORGANISERS
 from server.people.callers import Caller
-from server.submissions.lists import find_submission
-from server.submissions.rows import system_of_worker
+from server.submissions.rows import find_submission, system_of_worker
 from server.submissions.upload import CodeUpload
 
 DIVISION = "open"

@@ -1,23 +1,20 @@
 """Find and list submissions and their runs, and list verifications for people."""
 
-from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import ColumnElement, Row, Select, select
-from sqlalchemy.orm import Session, joinedload, undefer
+from sqlalchemy import Row, Select, select
+from sqlalchemy.orm import Session, joinedload
 
 from finishline.rules.benchmarks.accelerators import NOT_STATED
-from server.base.errors import NotFoundError, no_such
 from server.base.models import (
     DISPLAY_NAME,
     SUBMITTER,
     BenchmarkDefinition,
     Pool,
     PublishedResult,
-    RunRow,
     Submission,
     TrainingPackage,
     User,
@@ -31,55 +28,6 @@ Verdict = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"
 VerificationWord = Literal[
     "queued", "running", "checking", "verified", "rejected", "inconclusive", "failed", "cancelled"
 ]
-
-
-def find_submission(session: Session, submission_id: str) -> Submission:
-    """Find a submission by id. Raises NotFoundError."""
-    submission = session.get(Submission, submission_id)
-    if submission is None:
-        raise no_such("submission", submission_id)
-    return submission
-
-
-def find_run(session: Session, submission_id: str, index: int) -> RunRow:
-    """Find a run of a submission. Raises NotFoundError."""
-    run = session.scalar(
-        select(RunRow).where(RunRow.submission_id == submission_id, RunRow.index == index)
-    )
-    if run is None:
-        find_submission(session, submission_id)
-        raise NotFoundError(
-            f"Submission {submission_id!r} has no run {index}; `finishline show {submission_id}` "
-            "lists its runs, from 0."
-        )
-    return run
-
-
-def runs_with_curves(session: Session, submission_id: str) -> Sequence[RunRow]:
-    """Read the runs of a submission in order, with their curves. Raises NotFoundError."""
-    find_submission(session, submission_id)
-    return session.scalars(
-        select(RunRow)
-        .where(RunRow.submission_id == submission_id)
-        .order_by(RunRow.index)
-        .options(undefer(RunRow.curve))
-        .execution_options(populate_existing=True)
-    ).all()
-
-
-def run_times(session: Session, *which: ColumnElement[bool]) -> dict[str, list[float]]:
-    """Seconds of the runs that reached the target, as measured, by submission."""
-    statement = (
-        select(RunRow.submission_id, RunRow.tta_seconds)
-        .join(Submission, Submission.id == RunRow.submission_id)
-        .where(*which)
-        .order_by(RunRow.submission_id, RunRow.index)
-    )
-    times: defaultdict[str, list[float]] = defaultdict(list)
-    for submission_id, seconds in session.execute(statement):
-        if seconds is not None:
-            times[submission_id].append(seconds)
-    return times
 
 
 class ListQuery(BaseModel):

@@ -22,8 +22,7 @@ from server.base.standing import verification_under_way
 from server.base.visibility import ORGANISER
 from server.benchmarks.definitions import definition, find_benchmark
 from server.people.audit import Administrator, Subject, record
-from server.submissions.lists import find_submission, runs_with_curves
-from server.submissions.rows import result_figures, run_figures
+from server.submissions.rows import find_submission, result_figures, run_figures, runs_with_curves
 from server.submissions.standing_changes import is_waived
 from server.submissions.upload import LogFiles
 

@@ -38,8 +38,7 @@ from server.benchmarks.definitions import definition, rules_that_differ
 from server.people.audit import audited
 from server.people.callers import Caller, viewer_for
 from server.people.declared import Form, Routes
-from server.submissions.lists import find_submission
-from server.submissions.views import changed_view
+from server.submissions.rows import changed_view, find_submission
 
 ITS_PAGE = "/submissions/{submission_id}"
 router = Routes(tags=["submissions"])

@@ -43,7 +43,7 @@ from server.base.standing import (
 )
 from server.benchmarks.calibrations import benchmark_of
 from server.benchmarks.definitions import definition
-from server.submissions.lists import runs_with_curves
+from server.submissions.rows import runs_with_curves
 from server.submissions.standing_changes import replace_timeless
 from server.verifications.calibrations import keep_runs
 from server.verifications.head_to_heads import contest_of, continue_head_to_head

@@ -62,7 +62,7 @@ from server.base.standing import ENDED, claimed_runs, find_verification, purpose
 from server.base.visibility import Viewer
 from server.benchmarks.calibrations import benchmark_of
 from server.people.callers import ViewerDep
-from server.submissions.lists import runs_with_curves
+from server.submissions.rows import runs_with_curves
 from server.verifications.head_to_heads import contest_of
 from server.verifications.jobs import sealed_with, trainings_of, trains_packages
 from server.verifications.report import posted_events

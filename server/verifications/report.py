@@ -57,7 +57,7 @@ from server.benchmarks.calibrations import adopted_calibration, benchmark_of, fi
 from server.benchmarks.definitions import definition
 from server.people.audit import Administrator, Subject, record
 from server.people.declared import Routes
-from server.submissions.lists import runs_with_curves
+from server.submissions.rows import runs_with_curves
 from server.verifications.attempts import (
     LeasedDep,
     as_followed,

@@ -52,8 +52,8 @@ from server.people.accounts import ORGANISERS
 from server.people.audit import Subject, record
 from server.people.callers import Caller, viewer_for
 from server.people.declared import Form, Routes
-from server.submissions.lists import find_submission
 from server.submissions.quotas import NOTHING_KEPT, require_gpu_seconds, reserve_replay
+from server.submissions.rows import find_submission
 from server.verifications.head_to_heads import (
     REFERENCE,
     REFERENCE_RUNS,

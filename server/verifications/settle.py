@@ -25,15 +25,21 @@ from server.base.visibility import ORGANISER
 from server.benchmarks.definitions import definition
 from server.people.callers import Caller
 from server.people.declared import Routes
-from server.submissions.lists import find_submission
-from server.submissions.rows import new_id, no_result, stored_result, system_of_worker, table_of
+from server.submissions.rows import (
+    changed_view,
+    find_submission,
+    new_id,
+    no_result,
+    stored_result,
+    system_of_worker,
+    table_of,
+)
 from server.submissions.standing_changes import (
     WithdrawalCreate,
     changed_standing,
     configuration_sha256,
     link,
 )
-from server.submissions.views import changed_view
 from server.verifications.head_to_heads import (
     REFERENCE,
     REFERENCE_RUNS,

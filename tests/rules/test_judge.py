@@ -31,7 +31,7 @@ from finishline.rules.verification.verdict import ChangedFigure
 from perf.first_places import CLASS_FREEDOM, judge_all
 from perf.harness import Bars
 from perf.statistics import Strategy, fixed_stops, hold_intervals, ratio, simulate
-from server.submissions.views import changed_figures
+from server.submissions.rows import changed_figures
 from tests.support.verdicts import report
 
 EPOCHS = 10
