@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from finishline.rules.ranking import evidence_words
-from finishline.rules.text import significant, unseen_gap_text
+from finishline.rules.text import count_text, unseen_gap_text
 from web.formats import (
     DASH,
     SECONDS,
@@ -17,6 +17,7 @@ from web.formats import (
     number,
     percent,
     quality,
+    ratio_text,
     small_money,
 )
 from web.names import byline, entry_title, hardware
@@ -25,7 +26,6 @@ from web.run_measurements import stated_settings
 View = Mapping[str, Any]
 LETTERS = "ABCDEF"
 MOST_SETTINGS = 2  # that a name has.
-_LARGEST_RATIO, _BEYOND = 1e6, "more than a million"
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,18 @@ def comparison_rows(
     return [row for row in rows if any(text != DASH for text in row.texts)]
 
 
+def in_turn_sentence(pair: View, names: Mapping[str, str]) -> str:
+    """Say what the head-to-head of a compared pair found. `names` are by submission."""
+    found = pair["head_to_head"]
+    challenger = found["challenger"]
+    other = names[pair["second" if pair["first"] == challenger else "first"]]
+    unsure = ", not proven" if found["outcome"] == "not_proven" else ""
+    return (
+        f"In {count_text(found['pairs'], 'pair')} trained in turn, {names[challenger]} takes "
+        f"{ratio_text(found['ratio'])} times the time of {other}{unsure}"
+    )
+
+
 def pair_sentence(pair: View, comparison: View, names: Sequence[str] = LETTERS) -> str:
     """Say which of a compared pair is faster, how surely, and how many runs would tell.
 
@@ -114,13 +126,13 @@ def pair_sentence(pair: View, comparison: View, names: Sequence[str] = LETTERS) 
         silent = one if not runs[0] else other
         return f"{one} and {other} cannot be compared: {silent} has no run that reached the target."
     slow, fast, ratio, low, high = _slower_first(pair, one, other)
-    took = f"{slow} takes {_ratio(ratio)} times as long as {fast}"
+    took = f"{slow} takes {ratio_text(ratio)} times as long as {fast} over all runs"
     if pair["p_adjusted"] is None:
         return (
             f"{took} as measured, but a single run has no spread to test against: this may be "
             "chance."
         )
-    took += f" (95\u00a0% interval {_ratio(low)} to {_ratio(high)})"
+    took += f" (geometric means, 95\u00a0% interval {ratio_text(low)} to {ratio_text(high)})"
     pairs = len(comparison["pairs"])
     p = _p(pair["p_adjusted"]) + (f", by Holm over {pairs} pairs" if pairs > 1 else "")
     if pair["told_apart"]:
@@ -159,10 +171,6 @@ def _told_apart(pair: View, one: str, other: str, how: str) -> str:
         f"{winner} is significantly faster than {loser} {how}. A run of {winner} beats a run of "
         f"{loser} in {percent(share * 100, 0)} of all pairs of runs."
     )
-
-
-def _ratio(value: float) -> str:
-    return significant(value, 3) if value < _LARGEST_RATIO else _BEYOND
 
 
 def _p(value: float) -> str:

@@ -210,6 +210,12 @@ def unbroken(text: str) -> str:
     return text.replace(" %", f"{GAP}%")
 
 
+def ratio_text(ratio: float) -> str:
+    """A ratio of two times, with a digit more near 1: "0.034", "0.60", "1.04", "29.4"."""
+    return significant(ratio, 3 if ratio > _NEAR_ONE else 2) if ratio < 1e6 else "more than 1e6"
+
+
+_NEAR_ONE = 0.9
 # Units that say no more than the metric's own name does.
 UNNAMED_UNITS = ("fraction", "loss", "score")
 

@@ -24,6 +24,22 @@ class ComparedView(Named):
     withdrawn: bool = False
 
 
+class PairedView(Schema):
+    """The latest head-to-head of two submissions: the challenger's time over the holder's.
+
+    `ratio` is the geometric mean over its `pairs`, with its 95 % interval and one-sided p-value.
+    """
+
+    id: str
+    outcome: str
+    challenger: str
+    ratio: float
+    low: float
+    high: float
+    pairs: int
+    p_value: float | None
+
+
 class ComparedPairView(Schema):
     """The first submission against the second.
 
@@ -31,7 +47,9 @@ class ComparedPairView(Schema):
     95 % interval. `p_faster` is the confidence that the first is faster on average (1 less the
     one-sided p-value of Welch's test on log times), `p_one_run_faster` the share of pairs of runs
     in which it is. `p_adjusted` is the two-sided p-value by Holm over all pairs of the answer.
-    `runs_needed` is how many runs each would need to tell a gap of this size apart.
+    `runs_needed` is how many runs each would need to tell a gap of this size apart. All of these
+    are over every run of both. `head_to_head` is over pairs that were trained in turn, and tells
+    more.
     """
 
     first: str
@@ -46,6 +64,7 @@ class ComparedPairView(Schema):
     runs_needed: int | None
     told_apart: bool
     sentence: str
+    head_to_head: PairedView | None = None
 
 
 class SubmissionComparison(Schema):

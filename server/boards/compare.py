@@ -5,9 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from finishline.api.comparisons import ComparedPairView, ComparedView, SubmissionComparison
+from finishline.api.comparisons import (
+    ComparedPairView,
+    ComparedView,
+    PairedView,
+    SubmissionComparison,
+)
 from finishline.api.verifications import (
     Difference,
     ReplayFigures,
@@ -34,6 +40,7 @@ from server.benchmarks.definitions import definition
 from server.boards.rows import convergence_factor, measured_runs
 from server.people.declared import Routes
 from server.submissions.rows import find_submission
+from server.verifications.head_to_heads import judged_head_to_head
 from web.compare import pair_sentence
 from web.names import hardware_words
 
@@ -143,11 +150,35 @@ def compare_submissions(session: Session, text: str) -> SubmissionComparison:
     before = "" if by_time else "By time, where the board ranks by quality: "
     pairs = [
         pair.model_copy(
-            update={"sentence": before + pair_sentence(pair.model_dump(), known, names=ids)}
+            update={
+                "sentence": before + pair_sentence(pair.model_dump(), known, names=ids),
+                "head_to_head": _trained_in_turn(session, pair.first, pair.second),
+            }
         )
         for pair in found.pairs
     ]
     return found.model_copy(update={"pairs": pairs})
+
+
+def _trained_in_turn(session: Session, one: str, other: str) -> PairedView | None:
+    """The latest head-to-head of two submissions that compares their times. None without one."""
+    both = (Verification.submission_id, Verification.against_id)
+    statement = (
+        select(Verification)
+        .where(*(side.in_((one, other)) for side in both), Verification.outcome.is_not(None))
+        .order_by(Verification.created_at.desc())
+    )
+    for verification in session.scalars(statement):
+        found = judged_head_to_head(session, verification)
+        if found.time is not None:
+            return PairedView.of(
+                found.time,
+                id=verification.id,
+                outcome=found.outcome,
+                challenger=str(verification.submission_id),
+                p_value=found.p_value,
+            )
+    return None
 
 
 def _read_ids(text: str) -> list[str]:

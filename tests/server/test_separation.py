@@ -131,7 +131,7 @@ def test_a_comparison_is_welchs_with_holms_correction(enter, client):
         f"A gap of this size needs {needed} runs on each side to show."
     )
     slower = f"{ids[1]} takes 1.01 times as long as {ids[0]}"  # 0.848 s against 0.840 s
-    assert f"{slower} (95" in near["sentence"]
+    assert f"{slower} over all runs (geometric means, 95" in near["sentence"]
     assert far["sentence"].startswith(f"{ids[0]} is significantly faster than {ids[2]} (p")
 
 

@@ -27,7 +27,7 @@ from web.charts.parts import (
     table,
     target_lines,
 )
-from web.formats import DASH, SECONDS, TimeFormat, number, quality, seconds_exact
+from web.formats import DASH, SECONDS, TimeFormat, number, quality, ratio_text, seconds_exact
 from web.names import byline, hardware
 from web.progress import expected_evaluations, side_of
 
@@ -165,9 +165,10 @@ PAIR_HEIGHT = 33  # The height of a row of the table beside the chart.
 
 
 def counted_pairs(verification: View) -> list[View]:
-    """The pairs of a head-to-head without the void ones."""
+    """The pairs of a head-to-head without the void ones, numbered from 1."""
     pairs: list[View] = verification["head_to_head"]["pairs"]
-    return [pair for pair in pairs if all(pair[side]["ending"] != "void" for side in LETTERS)]
+    counted = [pair for pair in pairs if all(pair[side]["ending"] != "void" for side in LETTERS)]
+    return [{**pair, "number": number} for number, pair in enumerate(counted, start=1)]
 
 
 def head_to_head_chart(pairs: Sequence[View], time: TimeFormat = SECONDS) -> Chart:
@@ -233,7 +234,7 @@ def _pair_row(pair: View, time: TimeFormat) -> Row:
     b, a = (_place_of(pair[side], time) for side in ("challenger", "holder"))
     gap = DASH
     if a is not None and b is not None:
-        gap = f"{pair['ratio']:.2g}" if time.quality_unit is None else f"{b - a:+.2g}"
+        gap = ratio_text(pair["ratio"]) if time.quality_unit is None else f"{b - a:+.2g}"
     figures = (
         "missed" if pair[side].get("ending") == "missed" else time.shown(at and at * time.scale)
         for side, at in (("holder", a), ("challenger", b))

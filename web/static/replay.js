@@ -134,7 +134,7 @@
       startOver(newest);
       fill();
     }
-    refresh(["badge", "headline", "now", "steps", "waiting", "attempts"]).catch(() => {});
+    refresh(["badge", "headline", "ratio", "now", "steps", "waiting", "attempts"]).catch(() => {});
   };
 
   // The server's own HTML is the one source of words: its parts replace ours. Of two answers to
@@ -174,7 +174,7 @@
     setTimeout(() => lostAt === null && say(""), 1000 * QUIET_SECONDS);
   };
 
-  const ALL = ["badge", "headline", "now", "reasons", "waiting", "attempts", "runs", "splits", "evaluations", "seal", "head_to_head", "backends", "measured", "proof"];
+  const ALL = ["badge", "headline", "ratio", "now", "reasons", "waiting", "attempts", "runs", "splits", "evaluations", "seal", "head_to_head", "backends", "measured", "proof"];
   const finish = (tries = 0) => {
     state = "ended";
     document.title = title;
