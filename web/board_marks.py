@@ -40,6 +40,11 @@ class Plot:
     first: float
     marks: Mapping[str, Mark]
 
+    @property
+    def has_intervals(self) -> bool:
+        """Whether some figure has an interval."""
+        return any(mark.width for mark in self.marks.values())
+
 
 def board_plot(
     entries: Sequence[Entry], metric: str, time: TimeFormat, first: Entry | None
@@ -70,7 +75,7 @@ def board_plot(
         first=at(best[0]),
         marks={
             name: Mark(
-                at(value), at(low), round(at(high) - at(low), 1), _gap(value, best[0], metric)
+                at(value), at(low), round(at(high) - at(low), 1), gap_words(value, best[0], metric)
             )
             for name, (value, low, high) in rows.items()
         },
@@ -94,8 +99,6 @@ def _tick(value: float, metric: str, time: TimeFormat, *, is_first: bool) -> str
         return FIGURES[metric][1](value)
     if metric == "quality":
         return time.shown(value)
-    if time.is_stopwatch:
-        return time(value)
     return number(value / time.scale, 3) + (f"{GAP}{time.unit}" if is_first else "")
 
 
@@ -117,7 +120,7 @@ def _even_figures(least: float, most: float) -> list[float]:
     return [n * step for n in range(math.ceil(least / step), math.floor(most / step) + 1)]
 
 
-def _gap(value: float, best: float, metric: str) -> str:
+def gap_words(value: float, best: float, metric: str) -> str:
     """How far a figure is from that of #1: "+15 %", "36 ×" from ten times on, or "-0.8"."""
     if metric == "quality":
         return f"{value - best:+.2g}".replace("-", "\u2212")

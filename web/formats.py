@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 from markupsafe import Markup, escape
 
 from finishline.rules.ranking import ranked_quality, ranked_seconds
-from finishline.rules.scoring.tta import display_seconds, stopwatch
 from finishline.rules.text import LARGEST_PLAIN, SMALLEST_PLAIN, count_text, significant
 
 DASH = "–"
@@ -19,12 +18,16 @@ GAP = "\u00a0"  # A number never parts from its unit at the end of a line.
 SMALLEST_PRICE = 1e-6
 SHORTEST_IN_MINUTES = 120.0
 SOON_SECONDS = 3.0
+_DURATIONS = ((3_600.0, "h"), (60.0, "min"))
 _AGES = ((86_400.0, "day"), (3_600.0, "hour"), (60.0, "minute"), (1.0, "second"))
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds as read on a stopwatch: "0.853 s" below a minute, else H:MM:SS rounded up."""
-    return DASH if seconds is None else display_seconds(seconds).replace(" ", GAP)
+    """Seconds with three digits, from two of them on in minutes or hours: "0.853 s", "2 min"."""
+    if seconds is None:
+        return DASH
+    scale, unit = next(((s, u) for s, u in _DURATIONS if seconds >= 2 * s), (1.0, "s"))
+    return f"{significant(seconds, 3) if scale == 1 else number(seconds / scale, 3)}{GAP}{unit}"
 
 
 def device_time(seconds: float) -> str:
@@ -49,8 +52,7 @@ def breakable(name: str) -> Markup:
 class TimeFormat:
     """The times of one board in one unit, with so many decimals or three significant digits.
 
-    A stopwatch, "h:mm:ss", rounds up to whole seconds. Charts draw it in seconds. `title` names
-    the figure that ranks. Where that is a quality, `quality_unit` is its unit.
+    `title` names the figure that ranks. Where that is a quality, `quality_unit` is its unit.
     """
 
     unit: str = "s"
@@ -59,15 +61,7 @@ class TimeFormat:
     quality_unit: str | None = None
 
     def __call__(self, seconds: float | None) -> str:
-        if seconds is None:
-            return DASH
-        figure = self._figure(seconds)
-        return figure if self.is_stopwatch else f"{figure}{GAP}{self.unit}"
-
-    @property
-    def is_stopwatch(self) -> bool:
-        """Whether times read H:MM:SS."""
-        return self.unit == STOPWATCH
+        return DASH if seconds is None else f"{self._figure(seconds)}{GAP}{self.unit}"
 
     @property
     def word(self) -> str:
@@ -113,8 +107,6 @@ class TimeFormat:
         return "" if low is None or high is None else f"{low:.4g} to {self.shown(high)}"
 
     def _figure(self, seconds: float) -> str:
-        if self.is_stopwatch and 0 <= seconds <= LARGEST_PLAIN:
-            return stopwatch(seconds)
         value = seconds / self.scale
         if not SMALLEST_PLAIN <= value < LARGEST_PLAIN:
             return significant(value, 3)
@@ -123,7 +115,6 @@ class TimeFormat:
 
 
 SECONDS = TimeFormat()
-STOPWATCH = "h:mm:ss"
 
 
 def time_format(times: Iterable[float | None], unit: str | None = None) -> TimeFormat:

@@ -1,10 +1,9 @@
 """The name of a row on every page: count and accelerator, with its submitter and system."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from finishline.rules.archive.nanogpt import BOARDS
 from finishline.rules.benchmarks.accelerators import (
     NOT_STATED,
     PROCESSORS,
@@ -17,7 +16,6 @@ from finishline.rules.ranking import NOT_MEASURED, Evidence, Row, evidence_word
 from finishline.rules.text import unseen_gap_text
 
 View = Mapping[str, Any]
-SPEEDRUNS = frozenset(BOARDS.values())
 
 
 def accelerator_of_system(system: Mapping[str, Any]) -> Accelerator:
@@ -61,32 +59,20 @@ def named(account: str, display_name: str | None) -> str:
 
 
 def entry_title(row: View) -> str:
-    """Title of a row: its model. Many published results share a model: theirs is the hardware.
+    """Title of a row: its model. MLPerf's results share a model: theirs is the hardware."""
+    return hardware(row) if is_mlperf(row) else str(row["model"])
 
-    The records of a speedrun share the hardware.
-    """
-    shares_model = row.get("evidence") == "published" and row.get("benchmark") not in SPEEDRUNS
-    return hardware(row) if shares_model else str(row["model"])
+
+def is_mlperf(row: View) -> bool:
+    """Whether a row is of a round of MLPerf."""
+    return str(row.get("benchmark")).startswith("mlperf-")
 
 
 def row_name(row: View) -> str:
-    """The title of a row and its submitter. A published result has its system too."""
-    if row.get("evidence") != "published" or row.get("benchmark") in SPEEDRUNS:
-        return f"{entry_title(row)} by {byline(row)}"
+    """The title of a row and its submitter. A result of MLPerf has its system too."""
     system = row.get("system") or ""
     name = system["name"] if isinstance(system, Mapping) else system
-    return f"{hardware(row)} · {byline(row)} {name}".strip()
-
-
-def models_differ(rows: Iterable[View]) -> bool:
-    """Whether the rows of a board train several models, so that each is worth telling."""
-    return len({row["model"] for row in rows}) > 1
-
-
-def models_lead(rows: Iterable[View]) -> bool:
-    """Whether models tell the rows of a board apart and hardware, equal in all, does not."""
-    rows = list(rows)
-    return models_differ(rows) and len({hardware(row) for row in rows}) == 1
+    return f"{entry_title(row)} by {byline(row)}" + (f", {name}" if is_mlperf(row) else "")
 
 
 MEANINGS: dict[Evidence, str] = {

@@ -25,6 +25,7 @@ from web import (
     names,
     progress,
     run_measurements,
+    sparklines,
     verdicts,
     workers,
 )
@@ -34,8 +35,8 @@ TEMPLATES = Path(__file__).parent / "templates"
 # Templates call the public functions of these modules by their own names.
 MODULES = (
     assets, board_marks, board_table, citation, compare, curves, entries, formats, hardware,
-    home_words, names, progress, ranking, records, run_measurements, verdicts, verification,
-    workers,
+    home_words, names, progress, ranking, records, run_measurements, sparklines, verdicts,
+    verification, workers,
 )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """The page of a benchmark: its board, the tree of its ideas, and the unit of its times."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -18,7 +18,6 @@ from server.benchmarks.definitions import find_benchmark, round_of
 from server.benchmarks.endpoints import NO_SUBMISSIONS, benchmark_view, count_submissions
 from server.benchmarks.phases import current_dates
 from server.boards.board import (
-    FIRST_METRICS,
     RankedBoard,
     board_in_division,
     cut_board,
@@ -27,35 +26,26 @@ from server.boards.board import (
 from server.boards.endpoints import Encoded, answer_board
 from server.boards.lineage import MOST_PACKAGES, IdeaClassView, list_ideas
 from server.boards.query import BoardQuery
-from server.boards.records import held_record
 from server.pages.declared import Context, public_page, sentence_of
 from server.pages.entries import trainings_table
 from web.board_table import USUAL_LIMIT
 from web.entries import Line, idea_lines, lines_of
-from web.formats import SECONDS, STOPWATCH, TimeFormat, time_format
+from web.formats import SECONDS, TimeFormat, time_format
 from web.render import render
 
 
 def times_of_board(benchmark: Benchmark, board: RankedBoard) -> TimeFormat:
     """The unit that the definition names, else the one that fits the numbered rows."""
     rows = board.numbered or list(board.rows.values())
-    return times_fitting(
-        benchmark, (row.tta_seconds for row in rows), {row.evidence for row in rows}
-    )
+    return times_fitting(benchmark, (row.tta_seconds for row in rows))
 
 
-def times_fitting(
-    benchmark: Benchmark, seconds: Iterable[float | None], evidence: Collection[str]
-) -> TimeFormat:
-    """The unit that the definition names, else the one that fits these times.
-
-    Published DAWNBench times are whole seconds, so where nothing else is shown it is H:MM:SS.
-    """
-    is_archive = benchmark.clock.name == "dawnbench" and set(evidence) == {"published"}
+def times_fitting(benchmark: Benchmark, seconds: Iterable[float | None]) -> TimeFormat:
+    """The unit that the definition names, else the one that fits these times."""
     if benchmark.score.by == "quality":
         title = f"{benchmark.target.called} in {benchmark.ranking.budget_seconds:g} s"
         return TimeFormat(title=title[:1].upper() + title[1:], quality_unit=benchmark.target.unit)
-    return time_format(seconds, benchmark.time_unit or (STOPWATCH if is_archive else None))
+    return time_format(seconds, benchmark.time_unit)
 
 
 def times_of(
@@ -166,41 +156,22 @@ def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
         usual = query.model_copy(update=dict.fromkeys(WHAT_IF_FIELDS))
         official = ranked_board(session, benchmark, usual, version=version)
         board["moves"] = _moves(official, board["entries"])
-    times = times_of_board(benchmark, ranked)
+    named = {"benchmark": benchmark.benchmark_id}
+    board["entries"] = [entry | named for entry in board["entries"]]
+    first = ranked.page(0, 1)[0].entry() | named if ranked.order.numbered else None
     around = _around(session, benchmark, query, version)
     # A round that nothing was published in is no choice, and stays out of the links.
     only = None if around["benchmark"]["published"] else {"round"}
     return around | {
         "board": board,
-        "time": times,
+        "time": times_of_board(benchmark, ranked),
         "facts": {"entries": len(ranked.rows)},
-        "first": ranked.page(0, 1)[0].entry() if ranked.order.numbered else None,
+        "first": first,
         "place": ranked.first_place,
         "classes": [name for name in (ranked.hardware_class, *ranked.other_classes) if name],
-        "held": _held_by_another(session, benchmark, query, board, version),
         "filters": query.model_dump(mode="json", exclude_defaults=True, exclude=only),
         "facets": ranked.facets,
     }
-
-
-def _held_by_another(
-    session: Session,
-    benchmark: Benchmark,
-    query: BoardQuery,
-    board: Mapping[str, Any],
-    version: int,
-) -> Context | None:
-    """The record of a board whose first row by time does not hold it, else None."""
-    is_official = query.metric in FIRST_METRICS and not (board["what_if"] or board["price"])
-    if not is_official or query.division is None:
-        return None
-    first = next((entry for entry in board["entries"] if entry["rank"] == 1), None)
-    if first is None or first["evidence"] != "published":
-        return None
-    held = held_record(session, benchmark, query.division, version=version)
-    if held is None or first["submission_id"] not in held["lower"]:
-        return None
-    return held | {"first": first}
 
 
 def _moves(official: RankedBoard, entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:

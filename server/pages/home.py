@@ -102,9 +102,14 @@ def _row(benchmark: Benchmark, count: Counts, held: DivisionRecords | None) -> d
     times: list[float | None] = [record.tta_seconds for record in records]
     if held is not None and held.evidence == "published":
         times.append(count.slowest_published.get(held.division))
-    time = times_fitting(benchmark, times, set() if held is None else {held.evidence})
+    time = times_fitting(benchmark, times)
     shown = [record.model_dump() for record in records]
-    return {"records": shown, "time": time, "held": None if held is None else held.division}
+    # The first row of an archive's board has its lowest time, proven or not.
+    others = held.not_records if held is not None and held.evidence == "published" else []
+    lowest = [one.model_dump() for one in others if one.tta_seconds < records[-1].tta_seconds]
+    first = min(lowest, key=lambda one: one["tta_seconds"], default=shown[-1] if shown else None)
+    division = None if held is None else held.division
+    return {"records": shown, "first": first, "time": time, "held": division}
 
 
 def _race(

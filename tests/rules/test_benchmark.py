@@ -114,12 +114,12 @@ def test_a_good_file_is_read_whole():
 def test_what_a_file_may_say_is_read():
     more = WHOLE.replace("count = 5", "count = 5\nstarted = 9")
     more = more.replace("train_items = 100\n", "").replace("test_items = 50\n", "")
-    benchmark = parse('time_unit = "h:mm:ss"\n' + more)
+    benchmark = parse('time_unit = "min"\n' + more)
 
     assert (benchmark.runs.count, benchmark.runs.started, benchmark.runs.wanted) == (5, 9, 9)
     assert (benchmark.data_set.train_items, benchmark.data_set.test_items) == (None, None)
     assert benchmark.target.resolution is None
-    assert (benchmark.convergence_unit, benchmark.time_unit) == ("samples_count", "h:mm:ss")
+    assert (benchmark.convergence_unit, benchmark.time_unit) == ("samples_count", "min")
     assert benchmark.ranking == RankingRule(pairs=3)
     assert (benchmark.rcp.stdev_of, benchmark.rcp.allowance) == ("trimmed", 12.0)
     assert [(p.batch_size, len(p.epochs)) for p in benchmark.rcp.points] == [(8, 10)]

@@ -17,21 +17,21 @@ ENTRIES = {
     "2019-01-05": (4, 0.3, 8.0),
 }
 QUALITIES = (50, 80, 94.5)
-TIMES = [2160.0, 3240.0, 10800.0]
-CLOCKS = ["0:36:00", "0:54:00", "3:00:00"]
+TIMES = [36.0, 54.0, 180.0]  # Minutes.
+CLOCKS = ["36.00 min", "54.00 min", "180.00 min"]
 # For each chart the points of one of its traces, and a column of its table.
 DRAWN = {
     "pareto": ([9.6, 7.2, 6.0], TIMES, "Cost to accuracy (USD)", ["$9.60", "$7.20", "$6.00"]),
     "pareto?against=quality": ([94.5] * 3, TIMES, "Best quality", ["94.5"] * 3),
     "records": (
         ["2017-10-11", "2018-04-20", "2018-04-20"],
-        [10800.0, 2160.0, 2160.0],
+        [180.0, 36.0, 36.0],
         "Time",
-        ["0:36:00", "3:00:00"],
+        ["36.00 min", "180.00 min"],
     ),
-    "curves": ([720.0, 1440.0, 2160.0], QUALITIES, "Last epoch", ["3"] * 3),
+    "curves": ([12.0, 24.0, 36.0], QUALITIES, "Last epoch", ["3"] * 3),
     "distribution": (TIMES, None, "Median", CLOCKS),
-    "survival": ([0.0, 2160.0, 11340.0], [0.0, 1.0, 1.0], "50 % by", CLOCKS),
+    "survival": ([0.0, 36.0, 189.0], [0.0, 1.0, 1.0], "50 % by", CLOCKS),
     "scaling": ([1, 4, 8], [1.0, 10 / 3, 5.0], "Efficiency", ["100 %", "83 %", "62 %"]),
 }  # fmt: skip
 
@@ -91,6 +91,6 @@ def test_front_holds_what_no_entry_beats(entries, client):
     front = figure(client, "pareto?against=quality")["data"][0]
 
     assert front["name"] == "Pareto front"
-    assert (front["x"], front["y"]) == ([94.5], pytest.approx([2160.0]))
+    assert (front["x"], front["y"]) == ([94.5], pytest.approx([36.0]))
     rows = table(client, "pareto?against=quality")
     assert [row["Front"] for row in rows] == ["on the front", "–", "–"]

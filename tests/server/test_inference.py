@@ -195,7 +195,7 @@ def test_every_page_takes_a_benchmark_that_has_inference_alone(send, client):
         assert answer.status_code == 200, (address, answer.text)
         return answer.text
 
-    assert "no time yet" in page("/")
+    assert "No time yet" in page("/")
     assert 'href="/benchmarks/cifar10?metric=latency"' in page("/")
     assert "No submissions yet" in page("/benchmarks/cifar10")
     assert 'href="?metric=latency#board"' in page("/benchmarks/cifar10")

@@ -380,5 +380,5 @@ def test_a_replay_is_seen_from_the_queue_to_its_verdict(replay, make_report, cli
     replay.report(grant, make_report(replay.seeds()))
     ended = client.get("/").text
     assert ended.count(link) == 2  # The race, and the line of its verdict.
-    assert "No replays running." in words_of(ended)
+    assert "Under way" not in words_of(ended)
     assert re.search(r"(\d) of \1 replays reached top-1 accuracy 97.5", words_of(ended))

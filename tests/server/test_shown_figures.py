@@ -44,7 +44,7 @@ def test_claimed_time_is_never_shown_as_measured(claim, client):
         text = read(client, address)
         assert not [each for each in FIGURES if each.format(seconds=0.944) in text], address
     home = words_of(read(client, "/"))
-    assert "no time yet" in home
+    assert "No time yet" in home
     assert "0.944" not in home
 
 

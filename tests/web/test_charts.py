@@ -34,7 +34,7 @@ from web.charts.curves import (
 )
 from web.charts.hardware import roofline_chart, scaling_families
 from web.charts.parts import names_of, series_marks, time_axis
-from web.charts.records import record_sparkline, records_chart
+from web.charts.records import records_chart
 from web.charts.spread import box_of, distribution_chart, reached_by, survival_chart
 from web.charts.tradeoffs import front_entries, pareto_chart, thin_entries
 from web.charts.verification import (
@@ -43,8 +43,8 @@ from web.charts.verification import (
     head_to_head_chart,
     replay_chart,
 )
-from web.formats import SECONDS, TimeFormat, time_format
-from web.workers import canary_line
+from web.formats import SECONDS, TimeFormat
+from web.sparklines import canary_line, record_line
 
 MINUTES = TimeFormat("min")
 
@@ -123,12 +123,6 @@ def test_times_have_a_logarithmic_axis(low, high, within):
     assert [at for at in found["tickvals"] if low <= at <= high] == pytest.approx(within)
 
 
-def test_stopwatch_writes_its_ticks():
-    # The entries of CIFAR-10 in DAWNBench, from half a minute to four days.
-    found = time_axis(time_format([], "h:mm:ss"), "Time", [27.9, 370_088.0])
-    assert found["ticktext"] == ["0:01:00", "0:10:00", "1:00:00", "10:00:00", "100:00:00"]
-
-
 def mark(name, date, seconds, **changes):
     nobody = {"submitter": "alice", "hardware": "8 × H100", "status": "verified", "model": name}
     figures = {"single_run": False, "beaten": None, "margin_percent": None, "p_value": None}
@@ -178,11 +172,11 @@ def test_records_of_one_day_have_an_axis_of_hours():
 def test_sparkline_has_equal_steps_for_equal_ratios():
     # 100, 10 and 1 second: on a logarithmic scale the second stands half way down.
     dates = zip(("2020-01-01", "2020-01-11", "2020-01-21"), (100.0, 10.0, 1.0), strict=True)
-    line = record_sparkline([{"date": date, "tta_seconds": seconds} for date, seconds in dates])
+    line = record_line([{"date": date, "tta_seconds": seconds} for date, seconds in dates])
 
-    top, middle, bottom = (float(y) for y in re.findall(r"(?:V|^M[\d.]+ )([\d.]+)", line.path))
+    top, middle, bottom, _ = (float(y) for y in re.findall(r"(?:V|^M[\d.]+ )([\d.]+)", line.path))
     assert middle - top == bottom - middle
-    assert record_sparkline([{"date": "2020-01-01", "tta_seconds": 9.0}]) is None
+    assert record_line([{"date": "2020-01-01", "tta_seconds": 9.0}]) is None
 
 
 @pytest.mark.parametrize("seconds", [[3.0, 1.0, 2.0, 10.0], [5.5, 1.0, 2.0, 8.0, 9.0, 3.0, 3.0]])
@@ -450,6 +444,7 @@ def test_speed_check_is_of_the_latest_configuration():
                 "configuration": configuration, "measured_at": "2026-11-20T10:00:00Z"}  # fmt: skip
 
     line = canary_line([reading(94.0, 0.94), reading(101.0, 1.01), reading(900.0, None, "old")])
-    assert line["top"] < line["middle"] < line["bottom"] < line["last"][1]
-    assert line["path"].count("L") == 1
+    top, middle, bottom = line.band
+    assert top < middle < bottom < line.end[1]
+    assert line.path.count("L") == 1
     assert canary_line([reading(None, None)]) is None

@@ -27,14 +27,6 @@ LONGEST_LABEL = 32
 LOOK = {"width": 1.25, "opacity": 0.6, "marker": {"size": 5}}
 RUN: dict[str, Any] = {"mode": "lines+markers"} | LOOK
 _FEWEST_TICKS = 3
-# Seconds that read well as H:MM:SS, and fewer of them for ranges of several powers of ten.
-_HOURS = (1, 2, 5, 10, 20, 50, 100, 200)
-_ROUND_TIMES: tuple[tuple[float, ...], ...] = (
-    (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1200, 1800, *(3600 * hours for hours in _HOURS)),
-    (1, 5, 10, 30, 60, 300, 600, 1800, *(3600 * hours for hours in (1, 5, 10, 50, 100))),
-    (1, 10, 60, 600, *(3600 * hours for hours in (1, 10, 100))),
-)
-_MOST_TIMES = 7
 _LOG_STEPS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8))
 _WIDE_RANGE = 20.0  # From this ratio of largest to smallest on, an axis is logarithmic.
 
@@ -227,20 +219,8 @@ def axis(
 
 
 def time_axis(time: TimeFormat, title: str, seconds: Iterable[float]) -> dict[str, Any]:
-    """A logarithmic axis of times in the unit of a board, or as on a stopwatch."""
-    known = [second / time.scale for second in seconds]
-    found = axis(f"{title} ({time.word})", known, is_log=True)
-    if time.is_stopwatch and "tickvals" in found:
-        ticks = _round_ticks(min(known), max(known))
-        found |= {"tickvals": ticks, "ticktext": list(map(time, ticks))}
-        found["title"] |= {"text": title}
-    return found
-
-
-def _round_ticks(low: float, high: float) -> list[float]:
-    choices = [[at for at in times if low <= at <= high] for times in _ROUND_TIMES]
-    fitting = next((found for found in choices if len(found) <= _MOST_TIMES), choices[-1])
-    return fitting or [low, high]
+    """A logarithmic axis of times in the unit of a board."""
+    return axis(f"{title} ({time.word})", (s / time.scale for s in seconds), is_log=True)
 
 
 def log_ticks(low: float, high: float) -> list[float]:

@@ -1,14 +1,10 @@
-"""Records over time: the chart of a board, and a small line for the home page."""
+"""Records over time: the chart of a board."""
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 from finishline.rules.ranking import evidence_words
-from finishline.rules.statistics.aggregate import SHORTEST_SECONDS
-from finishline.rules.text import count_text
 from web.charts.parts import (
     Chart,
     Table,
@@ -160,53 +156,3 @@ def _text(mark: View, time: TimeFormat) -> str:
     elif mark.get("margin") is not None:
         lines.append(f"{mark['margin']:.2g} better than the record before")
     return "<br>".join(lines)
-
-
-WIDTH = 120
-HEIGHT = 36
-_PAD = 3.0
-_HOLD = 0.06  # How much of the width the last record is drawn to hold.
-
-
-@dataclass(frozen=True)
-class Sparkline:
-    """A path within WIDTH x HEIGHT, the point it ends in, and its description in words."""
-
-    path: str
-    end_x: float
-    end_y: float
-    words: str
-
-
-def record_sparkline(
-    records: Sequence[Mapping[str, Any]], time: TimeFormat = SECONDS
-) -> Sparkline | None:
-    """The records of a division from first to last, times on a logarithmic scale.
-
-    None where there is no history: fewer than two, or all of one day, as of an imported round.
-    """
-    if len({day(record["date"]) for record in records}) < 2:
-        return None
-    days = [moment(record["date"]).timestamp() / 86_400 for record in records]
-    # An archive may have any time, and the page this is on is everybody's.
-    if time.quality_unit is None:
-        levels = [math.log(max(record["tta_seconds"], SHORTEST_SECONDS)) for record in records]
-    else:
-        levels = [time.figure(record) or 0.0 for record in records]
-    span, height = days[-1] - days[0], levels[0] - levels[-1] or 1.0
-    points = [
-        (
-            round(_PAD + (WIDTH - 2 * _PAD) * (1 - _HOLD) * (one - days[0]) / span, 1),
-            round(_PAD + (HEIGHT - 2 * _PAD) * (levels[0] - level) / height, 1),
-        )
-        for one, level in zip(days, levels, strict=True)
-    ]
-    end_x, end_y = WIDTH - _PAD, points[-1][1]
-    steps = "".join(f"H{x:g}V{y:g}" for x, y in points[1:])
-    first, last = records[0], records[-1]
-    words = (
-        f"{count_text(len(records), 'record')}, "
-        f"from {time.ranked(first)} on {day(first['date'])} "
-        f"{'to' if time.quality_unit else 'down to'} {time.ranked(last)} on {day(last['date'])}"
-    )
-    return Sparkline(f"M{points[0][0]:g} {points[0][1]:g}{steps}H{end_x:g}", end_x, end_y, words)

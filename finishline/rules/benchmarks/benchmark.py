@@ -134,7 +134,7 @@ class DefinitionTable:
     latency: LatencyProtocol | None = None
     ranking: RankingRule = field(default_factory=RankingRule)
     trainings: TrainingPolicy | None = None
-    time_unit: Literal["s", "min", "h:mm:ss"] | None = None
+    time_unit: Literal["s", "min"] | None = None
 
     def __post_init__(self) -> None:
         """Raise FieldError for tables that contradict each other."""
