@@ -9,11 +9,13 @@ from types import FrameType
 
 from finishline.cli.errors import CliError, UsageError
 from finishline.cli.records import open_archive
-from finishline.rules.archive.nanogpt import Target, find_folders, score_folder
+from finishline.cli.screen import open_console
+from finishline.rules.archive.nanogpt import TRACK_1, Target, find_folders, score_folder
 from finishline.rules.archive.score import Record
 from finishline.rules.benchmarks.quality import Direction
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.steps import NANOGPT, compile_pattern
+from finishline.rules.text import count_text
 
 PATTERN_SECONDS = 30.0  # For the logs of one folder.
 EXAMPLE = r"--pattern 'step:(?P<step>\d+).*val_loss:(?P<quality>[\d.]+).*train_time:(?P<ms>\d+)ms'"
@@ -34,6 +36,12 @@ def score_nanogpt(paths: list[Path], pattern: str | None, target: str | None) ->
                 f"No log found at {path}. Expected a folder with logs (*.txt, *.log, *.out, "
                 "*.stdout) such as records/track_1_short/2026-07-17_FP8DownProjection/this_pr."
             )
+        outside = [folder for folder in folders if folder.track is None]
+        if outside and compiled is NANOGPT and asked is None:
+            count, value = count_text(len(outside), "folder"), TRACK_1.value
+            told = f"{count} outside a track, scored as track 1 (at most {value}): {outside[0].id}"
+            hint = "Hint: --target sets another, and records/track_2_medium/... names a track."
+            open_console(stderr=True).print(f"{told}. {hint}", soft_wrap=True)
         for folder in folders:
             with _limit(PATTERN_SECONDS if pattern else 0.0, folder.id):
                 scored = score_folder(folder, archive, pattern=compiled, target=asked)

@@ -1,6 +1,5 @@
 """Rows of a submission: how they are made, found and shown."""
 
-import re
 import secrets
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ from finishline.api.submissions import (
     VerificationSummary,
     WithdrawalView,
 )
-from finishline.rules.archive.files import Source, known_sources
+from finishline.rules.archive.files import find_source
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import training_cost_usd
 from finishline.rules.run import Run, curve_row
@@ -148,14 +147,8 @@ def _value_of(value: Any) -> Any:
 
 def source_row(benchmark_id: str, commit: str | None) -> Row | None:
     """Known archive of a result, in the stored form. None without one."""
-    source = find_source(benchmark_id, commit)
+    source = find_source(commit, benchmark_id)
     return None if source is None else {"name": source.name, "url": source.url, "commit": commit}
-
-
-def find_source(benchmark_id: str, commit: str | None) -> Source | None:
-    """The known archive that has a commit and results of a benchmark. None where there is none."""
-    fitting = (each for each in known_sources() if re.fullmatch(each.benchmarks, benchmark_id))
-    return next((source for source in fitting if commit in source.commits), None)
 
 
 # Columns of a submission that its claim states as they are.

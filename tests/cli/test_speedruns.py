@@ -49,6 +49,7 @@ def test_records_have_the_figures_of_a_t_test(score, tmp_path):
         "p_value": pytest.approx(ttest_1samp(LOSSES, 3.28, alternative="less").pvalue),
         "stop_step": 1375,
         "reached": True,
+        "ranked": True,
         "problems": records[this_pr]["problems"],
     }
     assert told(records[this_pr]) == [[f"records/{this_pr}/stderr.txt", None, None, "no step line"]]
@@ -56,6 +57,7 @@ def test_records_have_the_figures_of_a_t_test(score, tmp_path):
     alone = records["track_1_short/2026-07-20_Alone"]
     unknown = ("sd_seconds", "sd_loss", "p_value", "reached")
     assert (alone["runs"], {alone[name] for name in unknown}) == (1, {None})
+    assert [record["ranked"] for record in records.values()] == [True, False, True, False]
 
 
 def test_one_folder_has_the_id_of_its_place(score, tmp_path):
@@ -72,8 +74,10 @@ def test_track_2_wants_a_mean_and_track_3_a_margin(score, tmp_path):
         ("track_3_optimization/results/b", [3.2779, 3.2780]),
     ):
         write_runs(tmp_path / "records" / track, losses)
+    write_runs(tmp_path / "records" / "track_2_medium/c", [2.9199])
     found = score(tmp_path)
-    assert [record["reached"] for record in found.values()] == [True, False, True, False]
+    assert [record["reached"] for record in found.values()] == [True, False, None, True, False]
+    assert [record["ranked"] for record in found.values()] == [True, False, True, False, False]
 
 
 def test_older_logs_have_other_words_and_seconds(score, tmp_path):
@@ -124,6 +128,8 @@ GOOD = step_log(3.2785, 84_000)
         (b"\x1f\x8b\x08 packed", None, None, "gzip compressed; send plain text"),
         (b"step:1/2 val_loss:nan train_time:5ms\n", 1, "val_loss", "got 'nan'"),
         (b"step:1/2 val_loss:3.x train_time:5ms\n", 1, "val_loss", "got '3.x'"),
+        (b"step:1/2 val_loss:3.3 train_time:5.x.1ms\n", 1, "train_time", "got '5.x.1'"),
+        (b"step:1/2 val_loss:3.3 train_time:-5s\n", 1, "train_time", "got '-5'"),
         (
             b"step:1/9 val_loss:3.3 train_time:50ms\nstep:2/9 val_loss:3.3 train_time:40ms\n",
             2, "train_time", "0.04 s after 0.05 s",
@@ -141,6 +147,15 @@ def test_a_log_that_cannot_count_is_named(score, tmp_path, log, line, field, wor
     (record,) = score(tmp_path).values()
     assert (record["runs"], record["reached"]) == (0, None)
     assert told(record) == [["bad/run.log", line, field, words]]
+
+
+def test_time_without_a_unit_is_named(score, tmp_path):
+    folder = write_runs(tmp_path / "mine")
+    log = (folder / "a2.txt").read_text()
+    (folder / "a2.txt").write_text(log.replace("train_time:84200ms", "train_time:84200"))
+    (record,) = score(tmp_path).values()
+    assert told(record) == [["mine/a2.txt", 7, "train_time", "no time"]]
+    assert (record["mean_seconds"], record["reached"], record["ranked"]) == (None, True, False)
 
 
 def test_a_broken_log_beside_others_proves_nothing(score, tmp_path):
@@ -178,22 +193,24 @@ def test_a_pattern_reads_another_speedrun(score, tmp_path):
 @pytest.mark.parametrize(
     ("pattern", "words"),
     [
-        ("(?P<quality>", "no regular expression"),
         (r"loss:(\d+)", "no group named quality"),
         (r"(?P<loss>\d+)", "unknown group 'loss'"),
+        (r"acc (?P<quality>\d+)", "no group named step"),
+        (r"(?P<step>\d+) (?P<quality>\d+) (?P<ms>\d+) (?P<seconds>\d+)", "both ms and seconds"),
     ],
 )
-def test_a_pattern_without_a_quality_is_refused(finishline, tmp_path, pattern, words):
+def test_pattern_with_other_groups_is_refused(finishline, tmp_path, pattern, words):
     ran = finishline("score", "--format", "nanogpt", str(tmp_path), "--pattern", pattern, "--json")
     assert ran.code == 2
     message = ran.error()["message"]
     assert words in message
+    assert "expected the named groups quality and step, and for the time ms or seconds" in message
     assert "Hint: --pattern" in message
 
 
 def test_a_pattern_that_fits_no_line_is_said(score, tmp_path):
     write_runs(tmp_path / "mine")
-    (record,) = score(tmp_path, "--pattern", r"accuracy (?P<quality>\d+)").values()
+    (record,) = score(tmp_path, "--pattern", r"at (?P<step>\d+) accuracy (?P<quality>\d+)").values()
     assert [p["message"] for p in record["problems"]] == ["no step line"] * 5
     assert "accuracy" in record["problems"][0]["expected"]
 
@@ -201,7 +218,7 @@ def test_a_pattern_that_fits_no_line_is_said(score, tmp_path):
 def test_a_pattern_that_takes_for_ever_is_stopped(finishline, tmp_path, monkeypatch):
     monkeypatch.setattr(speedruns, "PATTERN_SECONDS", 0.2)
     (tmp_path / "run.log").write_text("a" * 64 + "!\n")
-    slow = r"(a+)+(?P<quality>\d)"
+    slow = r"(a+)+(?P<quality>\d)(?P<step>\d)"
     ran = finishline("score", "--format", "nanogpt", str(tmp_path), "--pattern", slow, "--json")
     assert (ran.code, "nested repetition" in ran.error()["message"]) == (1, True)
 
@@ -239,7 +256,7 @@ def test_a_dry_run_of_an_import_agrees_with_the_scores(finishline, score, tmp_pa
     for record, each in sent.items():
         assert (each["runs"], each["eligible"]) == (
             scored[record]["runs"],
-            scored[record]["reached"] is True,
+            scored[record]["ranked"],
         )
     claims = {each["path"]: each["claim"]["submission"] for each in document["to_import"]}
     names = ("model", "organisation", "submitted_on")
@@ -247,6 +264,26 @@ def test_a_dry_run_of_an_import_agrees_with_the_scores(finishline, score, tmp_pa
         ["First of all", "@ann, @ben", "2026-03-06"],
         ["Smaller steps", "@carl", "2026-07-17"],
     ]
+
+
+def test_dry_run_says_which_rows_are_numbered(finishline, tmp_path):
+    tree = write_records(tmp_path)
+    write_runs(tree / "records" / "track_2_medium" / "2025-04-16_One", [2.9193], stop=6450)
+    commit = "f411b3d346aa52d3504324ca93c230fd84c6c07f"
+    dry = ("import", "nanogpt", str(tree), "--dry-run")
+    ran = finishline(*dry, "--commit", commit)
+    said = {line.split()[2]: line for line in ran.out.splitlines() if line.startswith("would")}
+    assert "(5 runs, numbered)" in said[FIRST]
+    assert "(1 run, numbered)" in said["track_2_medium/2025-04-16_One"]
+    assert (
+        "(1 run, not numbered: 1 run; expected 2 runs of nanogpt)"
+        in said["track_1_short/2026-07-20_Alone"]
+    )
+    assert "p-value" in said[f"{SECOND}/baseline"]
+    assert "5 to import (3 may rank)" in ran.out
+    rows = finishline(*dry, "--json").json()["to_import"]
+    assert {row["numbered"] for row in rows} == {False}
+    assert "numbered once its source is known" in finishline(*dry).out
 
 
 def test_line_without_the_quality_is_skipped(score, tmp_path):
@@ -271,6 +308,42 @@ def test_mark_of_the_encoding_hides_no_line(score, tmp_path):
     (record,) = score(tmp_path).values()
     assert (record["runs"], len(told(record))) == (1, 1)
     assert "the same run as in" in told(record)[0][3]
+
+
+EXAMPLE = "step:99/99 val_loss:1.0 train_time:1ms\n"
+RUN = "".join(
+    f"step:{step}/9 val_loss:{loss} train_time:{ms}ms\n"
+    for step, loss, ms in [(0, 9.0, 0), (9, 3.0, 700)]
+)
+SCRIPT = "import torch\n" + EXAMPLE + "=" * 100 + "\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "runs"),
+    [
+        (SCRIPT + "Running\n" + "=" * 100 + "\n" + RUN, 1),
+        ("=" * 8 + "\n" + "def f():\n" + EXAMPLE + "=" * 8 + "\r\n" + RUN, 1),
+        ("=" * 100 + "\n" + SCRIPT + RUN, 1),
+        (SCRIPT + RUN + SCRIPT + RUN.replace("3.0", "3.1"), 2),
+        (RUN + "=" * 30 + "\n" + RUN.replace("3.0", "3.1") + "=" * 30 + "\n", 2),
+        ("class A:\n" + RUN + "=" * 5 + "\n" + RUN, 1),
+    ],
+)
+def test_script_is_no_evaluation(score, tmp_path, log, runs):
+    (tmp_path / "log.txt").write_text(log)
+    (record,) = score(tmp_path).values()
+    assert (record["runs"], record["stop_step"], told(record)) == (runs, 9, [])
+    assert record["mean_loss"] == pytest.approx(3.0 if runs == 1 else 3.05)
+
+
+def test_folder_outside_a_track_is_said(finishline, tmp_path):
+    tree = write_records(tmp_path / "tree")
+    write_runs(tmp_path / "mine")
+    for path, is_said in ((tmp_path / "mine", True), (tree, False)):
+        ran = finishline("score", "--format", "nanogpt", str(path))
+        assert ("1 folder outside a track, scored as track 1" in ran.err) is is_said
+    ran = finishline("score", "--format", "nanogpt", str(tmp_path / "mine"), "--target", "3.28")
+    assert "track" not in ran.err
 
 
 @pytest.mark.parametrize("target", ["nan", ">=-1e400", "abc"])

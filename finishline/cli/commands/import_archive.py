@@ -34,7 +34,7 @@ from finishline.client.errors import (
 )
 from finishline.client.transport import FilePart
 from finishline.places import commit_of
-from finishline.rules.archive.files import COMMIT, Archive, source_name
+from finishline.rules.archive.files import COMMIT, Archive, find_source
 from finishline.rules.archive.import_plan import (
     Kind,
     Parcel,
@@ -50,6 +50,7 @@ from finishline.rules.archive.score import find_scorable
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.logs.text import MAX_FILE_BYTES
+from finishline.rules.scoring.scoring import Result
 from finishline.rules.submissions.submission import score_submission
 from finishline.rules.text import count_text
 
@@ -119,6 +120,7 @@ def import_archive(
         raise CliError(f"Nothing to import at {path}. Expected {EXAMPLES[kind]}.")
     started = time.monotonic()
     outcomes: list[Outcome] = []
+    fits = True
     if not screen.as_json and sys.stderr.isatty():
         bar = Console(stderr=True)
         planned = track(planned, "Importing", total=len(paths), console=bar, transient=True)
@@ -132,12 +134,15 @@ def import_archive(
                 else:
                     outcome = send(server, each, archive, commit)
                 warnings = of_severity(each.problems, "warning")
-                outcomes.append(replace(outcome, warnings=warnings))
+                known = isinstance(each, Unsent) or find_source(commit, each.board) is not None
+                fits = fits and known
+                numbered = None if outcome.eligible is None else outcome.eligible and known
+                outcomes.append(replace(outcome, warnings=warnings, numbered=numbered))
     finally:  # An import that is interrupted or refused says how far it came.
         left = paths[len(outcomes) :]
         seconds = time.monotonic() - started
         document = _document(outcomes, left, seconds, dry_run=dry_run) | {"commit": commit}
-        lines = [*_lines(outcomes, left, seconds, dry_run=dry_run), _source_line(kind, commit)]
+        lines = [*_lines(outcomes, left, seconds, dry_run=dry_run), _source_line(commit, fits=fits)]
         screen.answer(document, lines)
     states = {outcome.state for outcome in outcomes}
     if "failed" in states:
@@ -149,7 +154,8 @@ def import_archive(
 class Outcome:
     """Outcome of one submission. `reason` says why where it is not on the server.
 
-    `warnings` are the oddities of its files that break no rule.
+    `warnings` are the oddities of its files that break no rule. `numbered` is whether it gets a
+    rank: it keeps the rules, and its source is known.
     """
 
     path: str
@@ -157,6 +163,7 @@ class Outcome:
     runs: int = 0
     submission_id: str | None = None
     eligible: bool | None = None
+    numbered: bool | None = None
     reason: str | None = None
     problems: Sequence[Problem] = ()
     claim: Mapping[str, Any] | None = None
@@ -184,8 +191,10 @@ def describe(parcel: Parcel, archive: Archive, benchmarks: Mapping[str, Benchmar
     except RuleError as error:
         return _refused(parcel, error.problems[0].message, problems_of(error.problems))
     shown = parcel.fields | {"submission": orjson.loads(claim.removeprefix(b"\xef\xbb\xbf"))}
-    eligible = scored.result.eligible
-    return Outcome(parcel.path, "to_import", len(parcel.logs), eligible=eligible, claim=shown)
+    broken = scored.result.violations if isinstance(scored.result, Result) else ()
+    why = "; ".join(f"{each.message}; expected {each.expected}" for each in broken[:1]) or None
+    runs, eligible = len(parcel.logs), scored.result.eligible
+    return Outcome(parcel.path, "to_import", runs, eligible=eligible, reason=why, claim=shown)
 
 
 def send(server: ServerClient, parcel: Parcel, archive: Archive, commit: str | None) -> Outcome:
@@ -231,16 +240,12 @@ def _as_problems(problems: Iterable[Mapping[str, Any]]) -> list[Problem]:
     return [Problem(**{name: problem[name] for name in names}) for problem in problems]
 
 
-# How the names of the known archives of a kind begin.
-ARCHIVES = {Kind.DAWNBENCH: "DAWNBench", Kind.MLPERF: "MLPerf", Kind.NANOGPT: "modded-nanogpt"}
-
-
-def _source_line(kind: Kind, commit: str | None) -> str:
-    name = None if commit is None else source_name(commit)
-    if name is not None and name.startswith(ARCHIVES[kind]):
-        return f"Source: {name} at {commit}."
+def _source_line(commit: str | None, *, fits: bool) -> str:
+    source = find_source(commit)
+    if source is not None and fits:
+        return f"Source: {source.name} at {commit}."
     found = "PATH is not a git checkout" if commit is None else f"unknown commit {commit}"
-    found = f"commit {commit} is of {name}" if name is not None else found
+    found = f"commit {commit} is of {source.name}" if source is not None else found
     return (
         f"Source not checked: {found}. The results are not numbered; to number them, import again "
         "from a checkout of the published repository, or with --commit."
@@ -270,7 +275,11 @@ def _lines(
     for outcome in outcomes:
         if outcome.state == "to_import":
             runs = count_text(outcome.runs, "run") if outcome.runs else "inference, no run"
-            yield as_it_is(f"would import {outcome.path} ({runs})")
+            unknown = "numbered once its source is known"
+            why = f"not numbered: {outcome.reason}" if outcome.reason else unknown
+            yield as_it_is(
+                f"would import {outcome.path} ({runs}, {'numbered' if outcome.numbered else why})"
+            )
     for state, style in (("refused", "red"), ("failed", "red"), ("skipped", "yellow")):
         for outcome in outcomes:
             if outcome.state == state:
@@ -287,7 +296,8 @@ def _lines(
     listed = ("refused", "skipped") if dry_run else STATES[1:]
     said = ", ".join(f"{counts[state]} {state.replace('_', ' ')}" for state in listed)
     if dry_run:
-        yield f"{counts['to_import']} to import, {said}; nothing was sent."
+        numbered = sum(outcome.eligible is True for outcome in outcomes)
+        yield f"{counts['to_import']} to import ({numbered} may rank), {said}; nothing was sent."
     else:
         yield (
             f"{count_text(counts['imported'], 'submission')} imported with "

@@ -153,6 +153,10 @@ def known_sources() -> tuple[Source, ...]:
     return tuple(Source(**table) for table in whole["source"])
 
 
-def source_name(commit: str) -> str | None:
-    """The name of the known archive that has a commit. None where there is none."""
-    return next((source.name for source in known_sources() if commit in source.commits), None)
+def find_source(commit: str | None, benchmark_id: str | None = None) -> Source | None:
+    """The known archive that has a commit, and results of a benchmark if one is given."""
+    for source in known_sources():
+        is_its = benchmark_id is None or re.fullmatch(source.benchmarks, benchmark_id)
+        if is_its and commit in source.commits:
+            return source
+    return None

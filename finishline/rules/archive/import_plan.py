@@ -68,6 +68,11 @@ class Parcel:
     problems: Sequence[Mapping[str, Any]] = ()
 
     @property
+    def board(self) -> str:
+        """The id of its benchmark."""
+        return self.benchmark_id or self.claim["benchmark"]
+
+    @property
     def fields(self) -> dict[str, str]:
         """The form's other fields."""
         named = {} if self.benchmark_id is None else {"benchmark": self.benchmark_id}

@@ -7,21 +7,22 @@ Source: modded-nanogpt, README.md and records/track_3_optimization/README.md.
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Any
 
+from finishline.rules.archive.definitions import shipped_definition
 from finishline.rules.archive.files import Archive, ArchiveFile, Place, find_identical, shown
 from finishline.rules.archive.problems import Problems
 from finishline.rules.benchmarks.quality import Direction
 from finishline.rules.errors import LogFormatError
-from finishline.rules.logs.steps import NANOGPT, Step, read_steps
-from finishline.rules.scoring.violations import FIXED_STOP_P_VALUE
+from finishline.rules.logs.steps import NANOGPT, TIMED, Step, read_steps
+from finishline.rules.run import Evaluation, Run
+from finishline.rules.scoring.violations import FIXED_STOP_P_VALUE, find_violations
 from finishline.rules.statistics.aggregate import mean, standard_deviation
 from finishline.rules.statistics.gaps import p_value_of_mean_beyond
-from finishline.rules.text import count_text
 
 SUFFIXES = (".txt", ".log", ".out", ".stdout")
 RECORDS = "records"
@@ -104,7 +105,8 @@ def score_folder(
 
     Runs with several stop steps are of several experiments, so they have no common figure.
     `reached` is None where nothing is proven: for one run, several stop steps, or a log with an
-    error. With a pattern and no target it is None too.
+    error. With a pattern and no target it is None too. `ranked` is whether the board of its track
+    ranks it: track 2 ranks a single run.
     """
     problems = Problems()
     runs = _read_runs(folder, archive, pattern, problems)
@@ -120,10 +122,9 @@ def score_folder(
         expected = "one step where all runs stop"
         problems.add(SEVERAL_STOPS, message, folder.id, "step", expected)
         losses = seconds = []
-    elif runs and not is_timed:
-        message = f"{count_text(len(last) - len(seconds), 'run')} without a time"
-        expected = "train_time in the last line of each run"
-        problems.warn("no_time", message, folder.id, "train_time", expected)
+    for file, run in runs if len(steps) < 2 else ():
+        if run[-1].seconds is None:
+            problems.warn("no_time", "no time", file.path, "train_time", TIMED, line=run[-1].line)
     p_value = reached = None
     if target is not None and losses:
         p_value = p_value_of_mean_beyond(losses, target.value, direction=target.direction)
@@ -140,9 +141,22 @@ def score_folder(
         "p_value": p_value,
         "stop_step": steps[0] if len(steps) == 1 else None,
         "reached": reached,
+        "ranked": _is_ranked(folder, runs) and is_timed and not problems.has_error,
         "problems": problems.records,
     }
     return Scored(record, list(dict.fromkeys(file for file, _ in runs)))
+
+
+def _is_ranked(folder: Folder, runs: Sequence[tuple[ArchiveFile, list[Step]]]) -> bool:
+    """Whether runs keep the rules of their track's board, as a server judges them."""
+    if folder.track not in BOARDS or not runs:
+        return False
+    of_board = []
+    for file, (*_, at) in runs:
+        last = Evaluation(at.step, at.seconds or 0.0, at.quality, line=at.line)
+        of_board.append(Run(file.path, "speedrun", (last,)))
+    board = shipped_definition(BOARDS[folder.track])
+    return not find_violations(of_board, board, division="open", archive=True)
 
 
 def _read_runs(

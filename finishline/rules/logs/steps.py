@@ -17,11 +17,13 @@ from finishline.rules.text import shown
 GROUPS = ("step", "quality", "ms", "seconds")
 NANOGPT = re.compile(
     rb"\s*(?:step|s):(?P<step>\d+)(?:/\d+)?\s(?:.*\s)?(?:val_loss|tel):(?P<quality>\S+)"
-    rb"(?:\s(?:.*\s)?train_time:(?:(?P<ms>[\d.]+)ms|(?P<seconds>[\d.]+)s)(?!\S))?"
+    rb"(?:\s(?:.*\s)?train_time:(?:(?P<ms>\S+)ms|(?P<seconds>\S+)s)(?!\S))?"
 )
 FIELDS = {"quality": "val_loss", "ms": "train_time", "seconds": "train_time"}
-# The training script comes first, and a line of = ends it. What it prints is no evaluation.
-END_OF_SOURCE = re.compile(rb"={20,}\s*")
+TIMED = "train_time:79712ms in each line of an evaluation"
+# A training script comes before its run, and a line of = ends it. Its text has no evaluation.
+CODE = (b"import ", b"from ", b"def ", b"class ")
+END_OF_CODE = re.compile(rb"={3,}\s*")
 LONGEST_LINE = 4096
 LARGEST = 1e15  # Of a figure of a training.
 MOST_EVALUATIONS = 100_000
@@ -38,16 +40,19 @@ class Step(NamedTuple):
 
 def compile_pattern(text: str) -> re.Pattern[bytes]:
     """A pattern for evaluations. Raises LogFormatError if it can't find any quality."""
-    expected = "named groups: quality, and where the lines have them step, and ms or seconds"
+    expected = "the named groups quality and step, and for the time ms or seconds"
     try:
         pattern = re.compile(text.encode())
     except (re.error, OverflowError, RecursionError) as error:
         message = f"no regular expression: {error}"
         raise LogFormatError(message, field="--pattern", expected="one as Python reads") from error
-    unknown = sorted(set(pattern.groupindex).difference(GROUPS))
-    if unknown or "quality" not in pattern.groupindex:
-        message = f"unknown group {shown(unknown[0])}" if unknown else "no group named quality"
-        raise LogFormatError(message, field="--pattern", expected=expected)
+    named = pattern.groupindex.keys()
+    faults = [f"unknown group {shown(name)}" for name in sorted(named - set(GROUPS))]
+    faults += [f"no group named {name}" for name in ("quality", "step") if name not in named]
+    if {"ms", "seconds"} <= named:
+        faults.append("both ms and seconds")
+    if faults:
+        raise LogFormatError(faults[0], field="--pattern", expected=expected)
     return pattern
 
 
@@ -56,15 +61,22 @@ def read_steps(
 ) -> list[list[Step]]:
     """The evaluations of each run in a log. A run begins where the steps begin again.
 
+    Scripts are skipped: what comes before a line of = and has code or less than two evaluations.
     The text is read piece by piece. Only the first 4,096 bytes of a line are searched. Raises
     LogFormatError with file, line, field and expected value.
     """
     search = pattern.match if pattern is NANOGPT else pattern.search
     found: list[tuple[int, re.Match[bytes]]] = []
-    in_source = True
+    # Matches from here on are of a script. The first one may have lines of any kind.
+    script: int | None = 0
+    has_code = False
     for number, line in enumerate(_lines(chunks, name), 1):
-        if in_source and END_OF_SOURCE.fullmatch(line):
-            found, in_source = [], False
+        if line.startswith(CODE):
+            has_code, script = True, len(found) if script is None else script
+        elif script is not None and END_OF_CODE.fullmatch(line):
+            if has_code or len(found) - script < 2:
+                del found[script:]
+            script, has_code = None, False
         elif (match := search(line)) and match["quality"] is not None:
             found.append((number, match))
             if len(found) > MOST_EVALUATIONS:
@@ -100,9 +112,8 @@ def parse_steps(content: bytes, *, name: str) -> Run:
     evaluations = []
     for each in runs[0]:
         if each.seconds is None:
-            expected = "train_time:79712ms in each line of an evaluation"
             raise LogFormatError(
-                "no time", file=name, line=each.line, field="train_time", expected=expected
+                "no time", file=name, line=each.line, field="train_time", expected=TIMED
             )
         epoch = None if each.step is None else float(each.step)
         evaluations.append(Evaluation(epoch, each.seconds, each.quality, line=each.line))

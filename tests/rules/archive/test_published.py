@@ -7,14 +7,13 @@ from datetime import date
 import pytest
 
 from finishline.rules.archive.definitions import shipped_definition
-from finishline.rules.archive.files import COMMIT, known_sources, source_name
+from finishline.rules.archive.files import COMMIT, find_source, known_sources
 from finishline.rules.benchmarks.benchmark import published_on, round_of_day
 from finishline.rules.logs import parse_run_log
 from finishline.rules.logs.lines import MLLOG
 from finishline.rules.logs.mllog import read_log
 from finishline.rules.scoring.scoring import score
 from finishline.rules.submissions.claim import read_claim
-from server.submissions.rows import find_source
 
 
 @pytest.mark.parametrize(
@@ -88,11 +87,11 @@ V51 = "4da2d1cd71eb30c855dad12712480ae5ac90dd89"
     ],
 )
 def test_an_archive_is_known_by_its_own_commit_for_its_own_benchmarks(benchmark_id, commit, known):
-    source = find_source(benchmark_id, commit)
+    source = find_source(commit, benchmark_id)
     assert (source is not None) == known
     if known:
         version = benchmark_id.split("-")[1]
-        assert source.name == source_name(commit) == f"MLPerf Training {version}"
+        assert source.name == find_source(commit).name == f"MLPerf Training {version}"
         assert source.url.rpartition("/")[2] == f"training_results_{version}"
 
 
