@@ -119,7 +119,7 @@ TABLES = {
     ),
     "speedruns": Listing(
         "id:path | >runs | >mean=mean_seconds:seconds | >loss=mean_loss:4 | >p=p_value:4"
-        " | >stop=stop_step | >reached=:reached | problems=:problems",
+        " | >stop=stop_step | >reached=:reached | >ranked:yes | problems=:problems",
         spare=("stop",),
     ),
     "algoperf": Listing("id:path | version | >score:4 | problems=:problems"),

@@ -163,6 +163,18 @@ def test_missing_workload_is_named(board, scored):
     assert named == [name for name in BASE if name != "wmt"]
 
 
+def test_missing_study_is_named(board, scored):
+    for workload in BASE:
+        train(board / "whole", workload, [100], [110], [120])
+        train(board / "part", workload, [100], [110])
+    records = scored()
+    assert records["whole"]["problems"] == []
+    (problem,) = records["part"]["problems"]
+    assert (problem["file"], problem["field"]) == ("part", "study")
+    assert problem["message"] == "no study_2: the median of the other studies counts"
+    assert problem["expected"] == "3 studies, as whole has"
+
+
 def test_leaderboard_is_a_table_or_csv(finishline, board):
     train(board / "slow", "wmt", [200])
     train(board / "fast", "wmt", [100])

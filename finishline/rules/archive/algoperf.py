@@ -18,7 +18,7 @@ from finishline.rules.archive.files import shown
 from finishline.rules.archive.problems import Problems
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.source import Source, read_csv
-from finishline.rules.text import count_text, did_you_mean
+from finishline.rules.text import count_text, did_you_mean, names_text
 
 Record = dict[str, Any]
 Times = Mapping[str, float]
@@ -69,6 +69,11 @@ class Submission:
     problems: Problems = field(default_factory=Problems)
 
     @property
+    def study_names(self) -> list[str]:
+        """The names of its studies."""
+        return sorted({study for studies in self.trials.values() for study in studies})
+
+    @property
     def times(self) -> dict[str, float]:
         """Seconds to the target for each workload, the median of its studies."""
         return {workload: median(seconds) for workload, seconds in self.studies.items()}
@@ -110,14 +115,13 @@ def _read(submission: Submission) -> None:
     """Read the time of each study of each workload, and note which trials are missing."""
     problems, path = submission.problems, submission.id
     least = TRIALS.get(submission.folder.parent.name, 0)
-    every_study = {study for studies in submission.trials.values() for study in studies}
     for workload, studies in sorted(submission.trials.items()):
         if workload not in TARGETS:
             message = f"{workload!r} does not count{did_you_mean(workload, TARGETS)}"
             expected = f"one of {', '.join(TARGETS)}"
             problems.warn("unknown_workload", message, path, workload, expected)
             continue
-        for study in sorted(every_study):
+        for study in submission.study_names:
             trials = studies.get(study, {})
             tables = [table for table in trials.values() if table is not None]
             wanted = max(len(trials), least)
@@ -185,7 +189,13 @@ def _score(board: Sequence[Submission]) -> Iterator[Record]:
     base = [*BASE, *(workload for workload in ADDED if workload in seen)]
     variants = HELD_OUT if seen & {*HELD_OUT} else ()
     held_out = {variant: next(filter(variant.startswith, BASE)) for variant in variants}
+    most = max(board, key=lambda submission: len(submission.study_names))
     for submission in board:
+        missing = [name for name in most.study_names if name not in submission.study_names]
+        if len(submission.study_names) < len(most.study_names):
+            message = f"no {names_text(missing)}: the median of the other studies counts"
+            expected = f"{count_text(len(most.study_names), 'study', 'studies')}, as {most.id} has"
+            submission.problems.warn("missing_study", message, submission.id, "study", expected)
         for name in (*base, *held_out):
             if name not in submission.trials:
                 message, expected = "no trial: the target was missed", f"STUDY/{name}_FRAMEWORK"
