@@ -60,8 +60,10 @@ def fetch(reference: str, data_dir: Path) -> None:
             wrong = needs.folder if file.url is None else file.name
             place = needs.place(data_dir)
             raise DataSetError(
-                f"{found.name} is {found.state}; remove {place / wrong} and fetch again",
+                f"{found.name} is {found.state}{found.digest and f', {found.digest}' or ''}; remove "
+                f"{place / wrong} and fetch again",
                 file=found.path,
+                expected=found.expected or None,
             )
         if not found.is_usable:
             download(file, data_dir)

@@ -126,7 +126,8 @@ def test_a_file_with_another_hash_is_never_replaced_nor_used(tmp_path, capsys):
     assert (first.digest, first.expected_digest) == (sha256(bytes(len(CONTENT))), sha256(CONTENT))
     code, _, err = run("fetch", tmp_path, capsys)
     assert code == 2
-    assert f"train.json is another file; remove {own} and fetch again" in err
+    assert f"train.json is another file, {first.digest}; remove {own} and fetch again" in err
+    assert sha256(CONTENT) in err
     assert own.read_bytes() == bytes(len(CONTENT))
 
 

@@ -72,11 +72,12 @@ def test_the_measured_model_evaluates_single_items_as_the_whole_set(start, tmp_p
     ("change", "found"),
     [
         (lambda content: gzip.compress(gzip.decompress(content)[:-1] + b"\7"), "sha256:"),
+        (lambda content: gzip.compress(b"\7" * 50), "is another file, sha256:"),
         (lambda content: b"x" * len(content), "not a whole gzip file"),
         (lambda content: content[:-9] + b"123456789", "not a whole gzip file"),
         (lambda content: content[:50], "is half there"),
     ],
-    ids=["another", "no gzip", "broken", "short"],
+    ids=["another", "another and small", "no gzip", "broken", "short"],
 )
 def test_a_file_with_a_wrong_hash_is_named(start, tmp_path, name, change, found):
     path = tmp_path / "fashion-mnist" / name
@@ -94,6 +95,18 @@ def test_a_file_with_a_wrong_hash_is_named(start, tmp_path, name, change, found)
         digests = {Path(each.name).name: each.digest for each in data.NEEDS["fashion"].files}
         assert refused.value.expected.endswith(digests[name])
         assert f"`finishline benchmark fetch fashion --data {tmp_path}`" in said
+
+
+def test_a_file_that_is_packed_smaller_is_used(start, tmp_path):
+    path = tmp_path / "fashion-mnist" / TRAIN
+    content = gzip.decompress(path.read_bytes())
+    path.write_bytes(gzip.compress(content, 9))
+    needs = data.NEEDS["fashion"]
+    larger = [replace(each, size_bytes=path.stat().st_size + 1) for each in needs.files]
+    needs = replace(needs, files=tuple(larger))
+    for hashed, state in ((True, "as published"), (False, "here")):
+        first = next(data.look_for(needs, tmp_path, hashed=hashed))
+        assert (first.name, first.state) == (f"fashion-mnist/{TRAIN}", state)
 
 
 @pytest.fixture
