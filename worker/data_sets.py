@@ -59,9 +59,9 @@ def fetch(reference: str, data_dir: Path) -> None:
         if found.state == "another file" or (not found.is_usable and file.url is None):
             wrong = needs.folder if file.url is None else file.name
             place = needs.place(data_dir)
+            state = ", ".join(filter(None, (found.state, found.digest)))
             raise DataSetError(
-                f"{found.name} is {found.state}{found.digest and f', {found.digest}' or ''}; remove "
-                f"{place / wrong} and fetch again",
+                f"{found.name} is {state}; remove {place / wrong} and fetch again",
                 file=found.path,
                 expected=found.expected or None,
             )

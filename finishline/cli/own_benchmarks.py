@@ -38,8 +38,11 @@ def read_files(
 ) -> tuple[dict[str, bytes], list[RuleError]]:
     """The files of code or of a benchmark, and their problems. Raises CliError."""
     if not folder.is_dir():
+        found = "is a file" if folder.is_file() else "is not here"
+        inside = f", such as {folder.parent.resolve()}" if folder.is_file() else ""
         raise UsageError(
-            f"{folder} is not a folder; expected a {what}. Make one with `finishline {command}`."
+            f"{folder} {found}; expected the folder of a {what}{inside}. "
+            f"Hint: `finishline {command} FOLDER` writes an example."
         )
     try:
         return read_folder(folder, **limits)
@@ -63,6 +66,11 @@ def open_own_benchmark(folder: Path) -> tuple[OwnBenchmark, list[str]]:
     Raises CliError with every rule that it breaks.
     """
     files, problems = read_own_folder(folder)
+    if FILE not in files and not problems:
+        raise CliError(
+            f"{folder} has no {FILE}; expected the folder of a benchmark: {FILE}, {TASK_FILE} and "
+            "reference/. Hint: `finishline benchmark init FOLDER` writes an example."
+        )
     pinned = pinned_in(files.get(FILE, b""))
     found, more = read_own_benchmark(
         {name: content for name, content in files.items() if name == FILE or name in pinned}

@@ -200,8 +200,21 @@ def test_a_reference_that_misses_is_exit_code_3(mine, finishline):
 
     assert ran.code == 3
     told = " ".join(ran.out.split())
-    assert "0 of 1 runs of the reference reached top-1 accuracy 90" in told
+    assert "0 of 1 run of the reference reached top-1 accuracy 90" in told
     assert "(benchmark.toml line 16, field target.value; expected a target that every" in told
+
+
+def test_check_says_what_it_wanted(mine, finishline, tmp_path):
+    (tmp_path / "empty").mkdir()
+    expected = "expected the folder of a benchmark"
+    for path, told in (
+        (tmp_path / "empty", f"empty has no benchmark.toml; {expected}: benchmark.toml, task.py"),
+        (mine / "benchmark.toml", f"benchmark.toml is a file; {expected}, such as {mine}."),
+        (tmp_path / "none", f"none is not here; {expected}."),
+    ):
+        ran = finishline("benchmark", "check", str(path))
+        assert (ran.code > 0, told in ran.err) == (True, True), ran.err
+        assert "Hint: `finishline benchmark init FOLDER`" in ran.err
 
 
 def test_add_sends_what_is_pinned(mine, finishline, standin):

@@ -177,6 +177,11 @@ def test_wrong_usage_is_told_before_anything_is_trained(package, other, finishli
         (("compare", str(package), "s1"), "s1 is not a folder"),
         (("compare", str(other), str(package)), "is for teacher; expected digits"),
         (("run", str(package), "--seed", "4294967294"), "at most 4294967295"),
+        (
+            ("compare", str(package), str(package), "--benchmarks-dir", "/none"),
+            "--benchmarks-dir /none is not a folder; expected one of benchmark definitions",
+        ),
+        (("run", str(package), "--benchmarks-dir", "/none"), "--benchmarks-dir /none is not a"),
         (("compare", "sha256:12", str(package)), "expected sha256: and 64 hex digits"),
         (("compare", str(package), str(package), "--pairs", "2"), "--pairs"),
     ):

@@ -321,11 +321,12 @@ def _last_lines(
 ) -> Iterator[RenderableType]:
     if runs is None:
         reached = sum(each["status"] == "reached" for each in finished)
+        runs_text = count_text(len(finished), "run")
         place, expected = "target.value", "a target that every run reaches"
         if not own.benchmark.reach.is_at_quality:
             place, expected = "ranking.budget_seconds", "time for an evaluation of every run"
         yield _warning(
-            f"{reached} of {len(finished)} runs of the reference {goal_words(own.benchmark)} "
+            f"{reached} of {runs_text} of the reference {goal_words(own.benchmark)} "
             f"({FILE} line {line_of(own.content, place)}, field {place}; expected {expected})."
         )
         return

@@ -31,6 +31,7 @@ from finishline.package_folder import package_folder
 from finishline.places import installed_server
 from finishline.rules.benchmarks.definition_tables import REFERENCE
 from finishline.rules.submissions.claim import MAX_TRAINED_SEED
+from finishline.rules.text import count_text
 from finishline.rules.trainings.own_benchmark import FILE
 from finishline.rules.trainings.package import LARGEST_FILE_BYTES, Package, read_package
 from finishline.rules.verification.messages import PACKAGE_PREFIX
@@ -105,8 +106,7 @@ def run_code(
 ) -> ExitCode:
     """Train a code submission here, in the sandbox and by the clock of a worker."""
     require_server("run")
-    tasks = find_tasks(benchmarks_dir, path)
-    code = open_code(path, benchmarks=tasks)
+    code, tasks = open_trainable(path, benchmarks_dir)
     notice = tell_phase(screen, code.manifest.benchmark)
     boxed = in_box(code, tasks, runs=runs, seed=seed, nonce=nonce, plain=plain)
     with boxed as (arguments, unit):
@@ -176,6 +176,15 @@ def open_code(path: Path, *, benchmarks: Iterable[str] | None) -> Package:
     return code
 
 
+def open_trainable(path: Path, benchmarks_dir: Path | None) -> tuple[Package, dict[str, Path]]:
+    """The code submission in a folder, and the tasks here. Raises CliError if its own is absent."""
+    if benchmarks_dir is not None and not benchmarks_dir.is_dir():
+        expected = "one of benchmark definitions, such as digits.toml with the folder digits/"
+        raise UsageError(f"--benchmarks-dir {benchmarks_dir} is not a folder; expected {expected}.")
+    tasks = find_tasks(benchmarks_dir, path)
+    return open_code(path, benchmarks=tasks), tasks
+
+
 def _next_step(path: Path) -> str:
     """The command to type next: only finishline-server trains a code submission on this machine."""
     if installed_server() is None:
@@ -233,14 +242,14 @@ def _result_lines(finished: list[dict[str, Any]], nonce: str | None, path: Path)
     if reached and len(reached) == len(finished):
         name = "seconds" if reached[0]["budget_seconds"] is None else "quality"
         mean = sum(each[name] for each in reached) / len(reached)
-        words = f"time of {len(reached)} runs: {seconds_text(mean)}"
+        words = f"time of {count_text(len(reached), 'run')}: {seconds_text(mean)}"
         if name == "quality":
-            words = f"quality of {len(reached)} runs: {mean:.2f}"
+            words = f"quality of {count_text(len(reached), 'run')}: {mean:.2f}"
         yield Text(f"Mean {words}.")
     else:
         budget = next((each["budget_seconds"] for each in finished), None)
         goal = "reached the target" if budget is None else "had an evaluation within the budget"
-        yield Text(f"{len(reached)} of {len(finished)} runs {goal}.")
+        yield Text(f"{len(reached)} of {count_text(len(finished), 'run')} {goal}.")
     if nonce is not None:
         yield as_it_is(f"Repeat these runs: finishline run {path} --nonce {nonce}")
 

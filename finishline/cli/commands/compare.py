@@ -17,10 +17,11 @@ from finishline.cli.commands.code import (
     fetch_code,
     in_box,
     open_code,
+    open_trainable,
 )
 from finishline.cli.errors import CliError, ExitCode, UsageError, require_server
 from finishline.cli.options import BenchmarksDir, shows
-from finishline.cli.own_benchmarks import find_tasks, read_task
+from finishline.cli.own_benchmarks import read_task
 from finishline.cli.processes import TRAIN, box_events
 from finishline.cli.screen import Screen, as_it_is
 from finishline.cli.tables import View, seconds_text
@@ -71,8 +72,7 @@ def compare(
         if plain and first.startswith(PACKAGE_PREFIX):
             expected = "a folder of yours: code of others runs in a sandbox alone"
             raise UsageError(f"--plain with {first[:20]}...: expected {expected}.")
-        tasks = find_tasks(benchmarks_dir, Path(second))
-        b = open_code(Path(second), benchmarks=tasks)
+        b, tasks = open_trainable(Path(second), benchmarks_dir)
         score = read_task(tasks[b.manifest.benchmark])[0].score
         a = _open_first(first, b.manifest.benchmark)
         boxed = in_box(b, tasks, runs=pairs, seed=seed, nonce=nonce, plain=plain)
