@@ -268,7 +268,9 @@ def test_a_dry_run_of_an_import_agrees_with_the_scores(finishline, score, tmp_pa
 
 def test_dry_run_says_which_rows_are_numbered(finishline, tmp_path):
     tree = write_records(tmp_path)
+    (tree / "README.md").unlink()
     write_runs(tree / "records" / "track_2_medium" / "2025-04-16_One", [2.9193], stop=6450)
+    write_runs(tree / "records" / "track_1_short" / "2026-08-01_Missed", [3.2799, 3.2805, 3.2796])
     commit = "f411b3d346aa52d3504324ca93c230fd84c6c07f"
     dry = ("import", "nanogpt", str(tree), "--dry-run")
     ran = finishline(*dry, "--commit", commit)
@@ -279,7 +281,7 @@ def test_dry_run_says_which_rows_are_numbered(finishline, tmp_path):
         "(1 run, not numbered: 1 run; expected 2 runs of nanogpt)"
         in said["track_1_short/2026-07-20_Alone"]
     )
-    assert "p-value" in said[f"{SECOND}/baseline"]
+    assert "p-value" in said["track_1_short/2026-08-01_Missed"]
     assert "5 to import (3 may rank)" in ran.out
     rows = finishline(*dry, "--json").json()["to_import"]
     assert {row["numbered"] for row in rows} == {False}
