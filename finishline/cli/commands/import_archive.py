@@ -275,11 +275,10 @@ def _lines(
     for outcome in outcomes:
         if outcome.state == "to_import":
             runs = count_text(outcome.runs, "run") if outcome.runs else "inference, no run"
-            unknown = "numbered once its source is known"
-            why = f"not numbered: {outcome.reason}" if outcome.reason else unknown
-            yield as_it_is(
-                f"would import {outcome.path} ({runs}, {'numbered' if outcome.numbered else why})"
-            )
+            rank = "numbered" if outcome.numbered else "numbered once its source is known"
+            if not outcome.eligible:
+                rank = f"not numbered: {outcome.reason or 'below the target'}"
+            yield as_it_is(f"would import {outcome.path} ({runs}, {rank})")
     for state, style in (("refused", "red"), ("failed", "red"), ("skipped", "yellow")):
         for outcome in outcomes:
             if outcome.state == state:

@@ -70,7 +70,9 @@ class Parcel:
     @property
     def board(self) -> str:
         """The id of its benchmark."""
-        return self.benchmark_id or self.claim["benchmark"]
+        if isinstance(self.claim, Mapping):
+            return str(self.claim["benchmark"])
+        return self.benchmark_id or ""
 
     @property
     def fields(self) -> dict[str, str]:
