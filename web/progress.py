@@ -6,23 +6,39 @@ from typing import Any
 
 from finishline.rules.verification.head_to_head import Side
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
-from web.formats import DASH
 
 View = Mapping[str, Any]
 
 
-def _word_asked_for(name: str) -> str:
-    """The name of a purpose in a list to choose from. A replay is one kind of verification."""
-    return "Replay" if name == "replay" else (PURPOSES[name].words.name or name).capitalize()
-
-
-KINDS_ASKED_FOR = [(name, _word_asked_for(name), PURPOSES[name].words.about) for name in ASKED_FOR]
+KINDS_ASKED_FOR = [
+    (name, (PURPOSES[name].words.name or name).capitalize(), PURPOSES[name].words.about)
+    for name in ASKED_FOR
+]
 
 
 def kind_word(verification: Mapping[str, Any]) -> str:
     """Name of a set of measured runs: a verification where it checks a submission."""
     kind = str(verification["kind"])
     return PURPOSES[kind].words.name or kind
+
+
+def why_ended(attempt: View) -> str:
+    """A sentence on why an attempt ended early. A refused report names fields, which JSON has."""
+    failure = attempt["failure"]
+    if failure["code"] == "report_refused":
+        return "The server refused the worker's report: it contradicts what the worker had sent."
+    message = str(failure["message"]).rstrip(".")
+    return f"{message[:1].upper()}{message[1:]}."
+
+
+def what_followed(attempt: View, verification: View) -> str:
+    """What came after an attempt that ended early. Its own next step is of the moment it ended."""
+    if attempt["number"] < verification["attempts"][-1]["number"]:
+        return f"Attempt {attempt['number'] + 1} followed."
+    if verification["state"] == "queued":
+        return "Another attempt is queued."
+    step = str(attempt["failure"]["next_step"])
+    return "" if step.startswith("nothing to do") else f"{step[:1].upper()}{step[1:].rstrip('.')}."
 
 
 def may_cancel(verification: Mapping[str, Any]) -> bool:
@@ -126,60 +142,7 @@ def _run_row(verification: View, index: int, curve: Sequence[View] | None) -> di
     return {"index": index, "side": side, "evaluations": count, "failure": None} | figures
 
 
-MOST_ROWS = 40
-MINUS = "\u2212"
-
-
-def chosen_ghost(race: View, wanted: str | None) -> View | None:
-    """The ghost that is asked for, else the first. None where there is none."""
-    ghosts: Sequence[View] = race["ghosts"]
-    return next((one for one in ghosts if one["role"] == wanted), ghosts[0] if ghosts else None)
-
-
-def split_rows(verification: View, race: View, ghost: View) -> list[dict[str, Any]]:
-    """One row for each control point, at most forty: the ghost there, and each run beside it.
-
-    A run's cell is None where it has not got there. `seconds_off` below 0 is ahead of the ghost,
-    `quality_off` is the run's quality less the ghost's.
-    """
-    there = {point["index"]: point for point in ghost["points"] if point["index"] is not None}
-    curves = {run["index"]: run["evaluations"] for run in race["runs"]}
-    longest = max((len(curve) for curve in curves.values()), default=0)
-    last = max(longest, max(there, default=0), expected_evaluations(verification) or 0)
-    step = max(1, math.ceil(last / MOST_ROWS))
-    runs = sorted(set(range(verification["runs_planned"] or 0)) | set(curves))
-    return [
-        {
-            "index": index,
-            "ghost": there.get(index),
-            "cells": [_cell(curves.get(run, ()), index, there.get(index)) for run in runs],
-        }
-        for index in range(step, last + 1, step)
-    ]
-
-
-def _cell(curve: Sequence[View], index: int, ghost: View | None) -> dict[str, Any] | None:
-    if index > len(curve):
-        return None
-    at = curve[index - 1]
-    return {
-        "seconds": at["seconds"],
-        "quality": at["quality"],
-        "seconds_off": at["seconds"] - ghost["seconds"] if ghost else None,
-        "quality_off": at["quality"] - ghost["quality"] if ghost else None,
-    }
-
-
 def whole_runs(expected: float) -> str:
     """A mean number of runs in whole ones: "3 to 4" for 3.5."""
     low, high = math.floor(expected), math.ceil(expected)
     return str(low) if low == high else f"{low} to {high}"
-
-
-def signed(value: float | None, unit: str = "") -> str:
-    """A difference with its sign: "−0.30 s"."""
-    if value is None:
-        return DASH
-    size = f"{abs(value):.2f}"
-    sign = "±" if float(size) == 0 else "+" if value > 0 else MINUS
-    return f"{sign}{size}{unit}"

@@ -1,6 +1,6 @@
 """Additions of an entry to its page: its measured runs, and its files."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
 from sqlalchemy import select
@@ -8,7 +8,6 @@ from sqlalchemy.orm import Session, undefer
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.definition_tables import REFERENCE
-from finishline.rules.statistics.aggregate import coefficient_of_variation_percent
 from finishline.rules.trainings.manifest import FILE
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayRun
@@ -19,25 +18,21 @@ from server.base.visibility import Viewer, sees_source
 from server.benchmarks.definitions import definition
 from server.boards.lineage import IdeaView, find_idea
 from server.boards.rows import reported_runs
-from server.pages.declared import Context, plain
+from server.pages.declared import Context
 from server.submissions.code import find_package, parent_of
 from server.submissions.rows import package_view
-from server.verifications.views import factor_views, view
+from server.verifications.views import factor_views
 from web.formats import time_format, visible
+from web.progress import kind_word
 
 MOST_MEASUREMENTS = 4
 
 
 def entry_context(session: Session, viewer: Viewer, submission: Submission) -> Context:
-    """The code of a submission, with the files that a viewer may read, and its measurements."""
+    """The code of a submission, with the files that a viewer may read."""
     benchmark = definition(session, submission.benchmark_sha256)
     package = find_package(session, submission.id)
     shows = sees_source(viewer, submission)
-    measurements = [
-        {"verification": plain(view(session, each)), "untimed": untimed_runs(each)}
-        for each in measurements_of(session, submission.id, most=MOST_MEASUREMENTS)
-        if each.state != "queued"
-    ]
     return {
         "package": package_view(package, with_files=shows).model_dump(mode="json"),
         "source": [_file(name, text) for name, text in sorted(package.files.items())]
@@ -46,9 +41,7 @@ def entry_context(session: Session, viewer: Viewer, submission: Submission) -> C
         "parent": _parent(session, viewer, package, find_idea(session, benchmark, submission)),
         "halves": has_halves(benchmark),
         "trainings": trainings_table(benchmark),
-        "measurements": measurements,
         "ablation": _ablation(session, benchmark, submission.id),
-        "runs_in_short": _in_short(measurements),
     }
 
 
@@ -113,21 +106,55 @@ def measurements_of(
 
 def untimed_runs(verification: Verification) -> dict[int, str]:
     """Names of the runs that measure no time, by their index: a control, a repeat of the first."""
-    controls = dict.fromkeys(verification.control_runs, "control")
+    controls = dict.fromkeys(verification.control_runs, "shortcut test")
     return controls | dict.fromkeys(verification.repeat_runs, "repeat of run 1")
 
 
-def _in_short(measurements: Iterable[Context]) -> Context:
-    """How many runs reached the target of those shown, and how far their times vary."""
-    started = [
-        run["tta_seconds"]
-        for each in measurements
-        for run in (each["verification"]["report"] or {"runs": ()})["runs"]
-        if run["index"] not in each["untimed"]
-    ]
-    times = [seconds for seconds in started if seconds is not None]
-    cv_percent = coefficient_of_variation_percent(times)
-    return {"reached": len(times), "started": len(started), "cv_percent": cv_percent}
+MOST_GROUPS = 12
+
+
+def run_groups(
+    session: Session, submission: Submission, uses: Mapping[tuple[str, int], str]
+) -> list[Context]:
+    """The reported runs of a submission by verification, with how each counts, the newest last.
+
+    `uses` are of the measured runs that make its time, by verification and index. Of code there
+    are the runs of its latest measurement too.
+    """
+    wanted = {verification_id for verification_id, _ in uses}
+    wanted |= {each.id for each in measurements_of(session, submission.id, most=1)}
+    statement = select(Verification).where(Verification.id.in_(wanted))
+    newest = statement.order_by(Verification.created_at.desc()).limit(MOST_GROUPS)
+    found = []
+    for each in session.scalars(newest.options(undefer(Verification.report))):
+        report, names = report_of(each), untimed_runs(each)
+        of_this = {index: use for (name, index), use in uses.items() if name == each.id}
+        words = (of_this or dict.fromkeys(range(each.runs), "does not count")) | names
+        runs = [run for run in report.runs if run.index in words] if report else []
+        other = each.against if each.submission_id == submission.id else each.submission
+        found.append(
+            {
+                "id": each.id,
+                "kind": kind_word({"kind": each.kind}),
+                "other": other and other.model,
+                "day": each.created_at,
+                "runs": [_shown_run(run, words[run.index]) for run in runs],
+            }
+        )
+    return found[::-1]
+
+
+def _shown_run(run: ReplayRun, use: str) -> Context:
+    last = run.evaluations[-1] if run.evaluations else None
+    return {
+        "number": run.index + 1,
+        "use": use,
+        "seed": run.seed,
+        "evaluations": len(run.evaluations),
+        "quality": last and last.quality,
+        "second_half": last and last.second_half,
+        "seconds": run.tta_seconds,
+    }
 
 
 def measured_curves(session: Session, submission: Submission) -> list[Context]:

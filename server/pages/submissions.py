@@ -32,7 +32,7 @@ from server.boards.live import read_ghosts
 from server.boards.records import held_record
 from server.boards.rows import measured_runs
 from server.pages.declared import Context, public_page
-from server.pages.entries import entry_context
+from server.pages.entries import entry_context, run_groups
 from server.pages.queries import (
     brief,
     official_board,
@@ -41,7 +41,7 @@ from server.pages.queries import (
     submission_page_context,
     submission_with_curves,
 )
-from server.pages.verifications import GhostQuery, shown_verification
+from server.pages.verifications import shown_verification
 from server.people.callers import (
     get_signed_in,
     signed_in_or_none,
@@ -72,7 +72,6 @@ def submission_page(
     request: Request,
     submission_id: str,
     tab: TabQuery = "result",
-    ghost: GhostQuery = None,
 ) -> Context:
     """A submission: its race and verdict, or its runs, score, system, history, citation."""
     # Held from here on, so that each part of the page finds it loaded.
@@ -90,7 +89,10 @@ def submission_page(
     context |= _for_its_owner(session, request, services, submission, context)
     if context["submission"]["package"] is not None:
         context["entry"] = entry_context(session, viewer, submission)
-    return context | _shown(session, services, submission, context, tab, ghost)
+    if tab == "runs":
+        uses = context["score"]["uses"] if context["score"] else {}
+        context["groups"] = run_groups(session, submission, uses)
+    return context | _shown(session, services, submission, context, tab)
 
 
 def _held(session: Session, services: Services, submission: Submission) -> Context | None:
@@ -129,36 +131,30 @@ def _measured_score(session: Session, submission: Submission) -> Context | None:
         return None
     counts = Counter(run.verification_id for run in runs)
     rows = select(Verification.id, Verification.kind).where(Verification.id.in_(counts))
-    ordered = session.execute(rows.order_by(Verification.created_at)).all()
     sources: defaultdict[str, list[str]] = defaultdict(list)
-    for row in ordered:
+    for row in session.execute(rows.order_by(Verification.created_at)):
         sources[kind_word({"kind": row.kind})].append(row.id)
-    names = {
-        name: kind if len(ids) == 1 else f"{kind} {number}"
-        for kind, ids in sources.items()
-        for number, name in enumerate(ids, start=1)
-    }
-    counts_epochs = submission.trained_with != "package"
-    runs.sort(key=lambda run: (list(names).index(run.verification_id), run.index))
-    steps = measured_steps(
+    keys = [(run.verification_id, run.index) for run in runs]
+    *each, total = measured_steps(
         [
             RunScore(
-                file=f"{names[run.verification_id]}, run {run.index + 1}",
+                file=f"{name} {index}",
                 seed=None,
                 reached=run.seconds is not None,
                 tta_seconds=run.seconds,
-                epochs_to_target=run.epochs if counts_epochs else None,
+                epochs_to_target=None,
                 best_quality=run.quality,
                 evaluation_interval_seconds=None,
             )
-            for run in runs
+            for run, (name, index) in zip(runs, keys, strict=True)
         ],
         definition(session, submission.benchmark_sha256),
     )
     return {
-        "steps": [asdict(step) for step in steps],
+        "uses": {key: step.working for key, step in zip(keys, each, strict=True)},
+        "measures": each[0].formula,
+        "total": asdict(total),
         "reached": sum(run.seconds is not None for run in runs),
-        "rule": steps[-1].formula,
         "sources": [
             {"kind": kind, "ids": ids, "runs": sum(counts[name] for name in ids)}
             for kind, ids in sources.items()
@@ -194,7 +190,6 @@ def _shown(
     submission: Submission,
     context: Context,
     tab: str,
-    ghost: str | None,
 ) -> Context:
     """The verification that the first tab shows, and the runs behind the time.
 
@@ -207,7 +202,7 @@ def _shown(
     if found is not None:
         row = find_verification(session, found)
         verification = view(session, row).model_dump(mode="json")
-        shown = shown_verification(session, row, verification, context["time"], ghost)
+        shown = shown_verification(session, row, verification, context["time"])
     curves = []
     if is_measured and tab == "result":
         if {

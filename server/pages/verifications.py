@@ -1,7 +1,7 @@
 """Pages of a verification, live while it runs, of calibrations, workers and proofs."""
 
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated
 from urllib.parse import urlencode
 
 from fastapi import Query
@@ -28,23 +28,20 @@ from web.charts.verification import calibration_chart, replay_chart
 from web.formats import TimeFormat
 
 router = Routes(include_in_schema=False)
-GhostQuery = Annotated[Literal["record", "claim"] | None, Query()]
 
 
 @public_page("/verifications/{verification_id}", "verification.html")
-def verification_page(
-    session: Session, services: Services, verification_id: str, ghost: GhostQuery = None
-) -> Context:
+def verification_page(session: Session, services: Services, verification_id: str) -> Context:
     """A replay, live while it runs, with its verdict when it has ended."""
     verification = find_verification(session, verification_id)
     context = verification_context(session, services, verification)
     shown = context.pop("verification")
     time = context["time"]
-    return context | {"shown": shown_verification(session, verification, shown, time, ghost)}
+    return context | {"shown": shown_verification(session, verification, shown, time)}
 
 
 def shown_verification(
-    session: Session, row: Verification, verification: Context, time: TimeFormat, ghost: str | None
+    session: Session, row: Verification, verification: Context, time: TimeFormat
 ) -> Context:
     """A verification as its page and its submission's show it, with its race and its place."""
     race = read_race(session, row).model_dump(mode="json")
@@ -54,7 +51,6 @@ def shown_verification(
         "verification": verification,
         "chart": replay_chart(verification, race, time, is_code=is_code),
         "race": race,
-        "ghost": ghost,
         "place": _place(session, row),
         "halves": is_in_box(row.kind) and has_halves(benchmark),
         "untimed": untimed_runs(row),

@@ -411,7 +411,7 @@ def test_a_package_that_learns_nothing_on_the_control_is_left_open(
     assert rows_of(client.get(BOARD).json())[0]["rank"] is None
     assert "One run more is a control" in client.get("/benchmarks/digits").text
     for page in (f"/submissions/{entry_id}?tab=runs", f"/submissions/{entry_id}"):
-        assert client.get(page).text.count("<small>control</small>") == 1
+        assert client.get(page).text.count(">shortcut test<") == 1
 
 
 @pytest.mark.parametrize(("repeats", "word"), [(True, "shown"), (False, "struck")])
@@ -448,8 +448,8 @@ def test_a_repeated_run_shows_or_strikes_the_word_deterministic_and_counts_for_n
     )
     assert last["numbers"] == {"evaluations": 2.0, "equal": 2.0 if repeats else 0.0}
     page = client.get(f"/submissions/{made['id']}?tab=runs").text
-    assert "<small>repeat of run 1</small>" in page
-    assert "5 of 5 runs started" in page
+    assert "<td>repeat of run 1</td>" in page
+    assert "5 of 5 runs reached the target" in page
     assert (
         f"{word}: a repeated run gave" in client.get(f"/submissions/{made['id']}?tab=system").text
     )

@@ -1,12 +1,8 @@
 """Submissions and runs side by side: what differs, by how much, and in whose favour."""
 
-import pytest
-
 from tests.web.views import (
     POINTS,
     TARGET,
-    ghost,
-    race,
     reported,
     submission,
     system,
@@ -20,10 +16,7 @@ from web.compare import (
     side_names,
 )
 from web.progress import (
-    chosen_ghost,
     expected_evaluations,
-    signed,
-    split_rows,
     whole_runs,
 )
 from web.verdicts import decision_rows, ratio_words
@@ -113,22 +106,6 @@ def test_new_figures_stand_beside_the_published():
     assert [ratio_words(r, "slower", "faster") for r in (0.5, 1.004)] == ["2× faster", "no change"]
 
 
-def test_splits_are_against_a_ghost():
-    of = race()
-    record, claim = of["ghosts"]
-    rows = split_rows(verification(), of, record)
-    assert [row["index"] for row in rows] == list(range(1, 9))
-    cell = rows[1]["cells"][0]
-    assert (cell["seconds_off"], cell["quality_off"]) == pytest.approx((0.2, 1.0))
-    assert rows[2]["cells"] == [None, None, None]
-
-    beyond = split_rows(verification(), of, ghost("claim", pace=0.3, count=1))[1]
-    assert (beyond["ghost"], beyond["cells"][0]["seconds_off"]) == (None, None)
-    long = split_rows(verification(), of, ghost("claim", pace=1.0, count=1000))
-    assert [row["index"] for row in long] == list(range(25, 1001, 25))
-    assert [chosen_ghost(of, role) for role in ("claim", None)] == [claim, record]
-
-
 def test_runs_should_reach_the_target_where_the_reference_does():
     assert expected_evaluations(reported()) == 8
     assert expected_evaluations(verification(control_points=[])) is None
@@ -137,7 +114,5 @@ def test_runs_should_reach_the_target_where_the_reference_does():
     assert expected_evaluations(verification(control_points=falling, target=target)) == 2
 
 
-def test_differences_have_a_sign():
-    shown = [signed(value, " s") for value in (0.4, -0.3, -0.001, None)]
-    assert shown == ["+0.40 s", "−0.30 s", "±0.00 s", "–"]
+def test_a_mean_of_runs_is_told_in_whole_ones():
     assert [whole_runs(runs) for runs in (3.5, 4.0)] == ["3 to 4", "4"]

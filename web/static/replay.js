@@ -46,7 +46,7 @@
     const left = tablesAt + 1000 * TABLES_SECONDS - performance.now();
     if (left <= 0) {
       tablesAt = performance.now();
-      refresh(["runs", "steps", "splits", "evaluations"]).catch(() => {});
+      refresh(["runs", "steps", "evaluations"]).catch(() => {});
     } else if (!fillTables.later) {
       fillTables.later = setTimeout(() => {
         fillTables.later = null;
@@ -174,7 +174,7 @@
     setTimeout(() => lostAt === null && say(""), 1000 * QUIET_SECONDS);
   };
 
-  const ALL = ["badge", "headline", "ratio", "now", "reasons", "waiting", "attempts", "runs", "splits", "evaluations", "seal", "head_to_head", "backends", "measured", "proof"];
+  const ALL = ["badge", "headline", "ratio", "now", "reasons", "waiting", "attempts", "runs", "evaluations", "seal", "head_to_head", "backends", "measured", "proof"];
   const finish = (tries = 0) => {
     state = "ended";
     document.title = title;

@@ -397,7 +397,6 @@ REPLAY = Purpose(
             "": "Inconclusive: the replay of {runs} could not confirm the claim.",
         },
         about="train the reference again as the claim says",
-        name="verification",
     ),
     checks_claims="train",
 )
