@@ -197,7 +197,7 @@ def create_app(
     version_reader = services.put(VersionReader(services.database))
     services.put(PollDesk(services.database))
     phase_watch = services.put(PhaseWatch(services))
-    notice_loop = NoticeLoop(services.database, services.benchmarks, settings)
+    notice_loop = NoticeLoop(services.database, settings)
     services.put(CachedFigures(services.database))
 
     @asynccontextmanager

@@ -15,7 +15,7 @@ from server.base.events import (
     connect,
 )
 from server.benchmarks.calibrations import settle_calibration
-from server.notices import events
+from server.notices.events import announce
 from server.submissions.standing_changes import mark_after_embargo, replace_withdrawn
 from server.verifications.judge import (
     check_duplicate,
@@ -30,22 +30,22 @@ def connect_rooms() -> None:
     """Connect the rooms of the server. To connect them again changes nothing."""
     connect(
         {
-            SubmissionAccepted: [events.tell_submission],
+            SubmissionAccepted: [announce],
             VerificationWanted: [verify_by_policy],
-            SubmissionWithdrawn: [end_withdrawn, replace_withdrawn, events.tell_submission],
+            SubmissionWithdrawn: [end_withdrawn, replace_withdrawn, announce],
             EmbargoLifted: [mark_after_embargo],
             DuplicateMarked: [check_duplicate],
             OriginalReplaced: [measure_original],
-            StatusChanged: [events.tell_submission],
+            StatusChanged: [announce],
             VerificationChanged: [
-                events.tell_verification,
+                announce,
                 settle_calibration,
                 keep_evidence,
                 settle_submission,
                 give_up_cross_check,
             ],
-            CalibrationAdopted: [events.tell_calibration],
-            WorkerOut: [events.tell_worker],
-            AuditDayEnded: [events.tell_audit_head],
+            CalibrationAdopted: [announce],
+            WorkerOut: [announce],
+            AuditDayEnded: [announce],
         }
     )

@@ -941,7 +941,7 @@ class Message(Base):
 
     It is written in the transaction of the event. A try begins by putting `due_at` off, so that a
     message whose process dies is sent again. `failures` counts those of the present series,
-    `tries` has the outcome of each. A message without a receiver is for the server itself.
+    `tries` has the outcome of each.
     """
 
     __tablename__ = "outbox"

@@ -227,7 +227,7 @@ def _why_no_record(p_value: float | None) -> str:
     )
 
 
-def _measured_history(place: FirstPlace) -> RecordHistory:
+def measured_history(place: FirstPlace) -> RecordHistory:
     """The holders of a board, the present one last, and the rows that did not prove it."""
     records = [
         Record.of(
@@ -271,7 +271,7 @@ def _find_records(session: Session, benchmark: Benchmark, version: int) -> Recor
         for hardware_class, place in measured:
             holder = None if place.holder is None else place.holder.submission_id
             of = {"division": division, "hardware_class": hardware_class, "holder": holder}
-            divisions.append(_with_names(session, of, _measured_history(place)))
+            divisions.append(_with_names(session, of, measured_history(place)))
         if published[division] or not measured:
             history = record_history(published[division])
             of = {"division": division}

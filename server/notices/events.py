@@ -2,11 +2,10 @@
 
 import logging
 import secrets
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Literal, get_args
+from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy import ColumnElement, Text, cast, func, or_, select
@@ -26,6 +25,7 @@ from server.base.events import (
 )
 from server.base.models import (
     BenchmarkDefinition,
+    Calibration,
     Message,
     Receiver,
     Submission,
@@ -35,20 +35,14 @@ from server.base.models import (
     WorkerRow,
 )
 from server.base.standing import purpose_of
-from server.boards.records import RecordView
+from server.benchmarks.definitions import definition
+from server.boards.records import measured_history
 from server.people.accounts import ORGANISERS
+from server.verifications.head_to_heads import read_first_places
 
 log = logging.getLogger(__name__)
 
-EventKind = Literal[
-    "submission.accepted", "submission.verifying", "submission.verified", "submission.rejected",
-    "submission.inconclusive", "submission.withdrawn", "verification.queued",
-    "verification.started", "verification.lost", "verification.done", "verification.failed",
-    "verification.cancelled", "record.set", "calibration.adopted", "decision.published",
-    "worker.drifted", "worker.lost", "worker.paused", "worker.refused", "audit.head",
-]  # fmt: skip
-KINDS: tuple[EventKind, ...] = get_args(EventKind)
-ABOUT: dict[str, str] = {
+ABOUT = {
     "submission.accepted": "A submission is stored and scored.",
     "submission.verifying": "Its first verification was requested.",
     "submission.verified": "It counts as verified.",
@@ -72,13 +66,19 @@ ABOUT: dict[str, str] = {
     "worker.refused": "A worker's report was refused: it contradicts the server's observations.",
     "audit.head": "The audit log's last record of a day, with the first one of a later day.",
 }
+KINDS = tuple(ABOUT)
 # Not for subscription: a ping, the confirmation of an address, a webhook that was disabled.
 TEST, CONFIRM, SWITCHED_OFF = "webhook.test", "mail.confirm", "webhook.disabled"
-# For the server itself: a submission that may have set a record. A burst has time to end.
-RECORD_CHECK = "record.check"
-RECORD_WAIT = timedelta(seconds=2)
 AUDIT_HEAD = "audit.head"
-OWN, BENCHMARK, ALL = "own", "benchmark", "all"
+HAPPENED = {
+    "verification.queued": "waits for a worker",
+    "verification.started": "was leased by a worker",
+    "verification.lost": "lost its worker",
+    "verification.done": "has ended",
+    "verification.failed": "ended without an outcome",
+    "verification.cancelled": "was cancelled",
+    "decision.published": "was published",
+}
 MAILS_PER_DAY = 50
 ANNOUNCED = "announced"
 API = "/api/v1"
@@ -99,46 +99,62 @@ class Subject:
     content: Content
 
 
-Announced = tuple[str, Callable[[], Subject]]
-
-
-def announce(session: Session, kind: str, describe: Callable[[], Subject]) -> None:
+def announce(session: Session, event: object) -> None:
     """Announce an event of this transaction. Its messages are written if that commits.
 
-    `describe` is called at the end of the transaction, if anybody subscribes.
+    They say how things are at the end of the transaction.
     """
-    announced: list[Announced] = session.info.setdefault(ANNOUNCED, [])
-    if not announced:
+    kind = kind_of(event)
+    if kind not in ABOUT:
+        return
+    if ANNOUNCED not in session.info:
+        session.info[ANNOUNCED] = []
         before_commit(session, lambda: _write(session))
-    announced.append((kind, describe))
+    session.info[ANNOUNCED].append((kind, event))
+
+
+def kind_of(event: object) -> str:
+    """The kind of an event, which may be none of those that are announced."""
+    match event:
+        case SubmissionAccepted() if event.submission.published is None:
+            return "submission.accepted"
+        case SubmissionWithdrawn() if event.submission.published is None:
+            return "submission.withdrawn"
+        case StatusChanged() if event.submission.published is None:
+            return f"submission.{event.status}" if event.status != event.before else ""
+        case VerificationChanged(moment="decision_published"):
+            return "decision.published"
+        case VerificationChanged():
+            return f"verification.{event.moment}"
+        case CalibrationAdopted():
+            return "calibration.adopted"
+        case WorkerOut():
+            return f"worker.{event.moment}"
+        case AuditDayEnded():
+            return AUDIT_HEAD
+    return ""
 
 
 def _write(session: Session) -> None:
-    announced: list[Announced] = session.info.pop(ANNOUNCED, [])
+    announced: list[tuple[str, Any]] = session.info.pop(ANNOUNCED)
     session.flush()
+    # A record follows from what has changed, so it comes last.
+    announced += [("record.set", event) for _, event in announced if _may_set_record(event)]
     receivers = _find_receivers(session, {kind for kind, _ in announced})
-    if not receivers:
-        return
-    sent_today: Counter[str] | None = None
-    for kind, describe in announced:
-        subject = describe()
-        if kind == RECORD_CHECK:
-            if any("record.set" in each.kinds for each in receivers):
-                queue(session, kind, subject.content, [None])
-            continue
-        wanted = [each for each in receivers if _wants(each, kind, subject)]
-        if any(each.channel == "mail" for each in wanted):
-            sent_today = _mails_today(session) if sent_today is None else sent_today
-            wanted = [each for each in wanted if _has_room(each, sent_today)]
-        queue(session, kind, subject.content, wanted)
+    for kind, event in announced:
+        able = [each for each in receivers if kind in each.kinds]
+        subject = _describe(session, kind, event) if able else None
+        if subject is not None:
+            wanted = (each for each in able if _wants(each, kind, subject))
+            asked = [each for each in wanted if _has_room(session, each)]
+            queue(session, kind, subject.content, asked)
 
 
-def _find_receivers(session: Session, kinds: Iterable[str]) -> list[Receiver]:
+def _find_receivers(session: Session, kinds: Collection[str]) -> Sequence[Receiver]:
     """Receivers of any of the kinds, of users who are not disabled.
 
     One of all events gets them while its user is an organiser.
     """
-    asked = ("record.set" if kind == RECORD_CHECK else kind for kind in kinds)
     is_organiser = select(Token.id).where(
         Token.user_id == User.id,
         Token.role.in_(ORGANISERS),
@@ -146,17 +162,16 @@ def _find_receivers(session: Session, kinds: Iterable[str]) -> list[Receiver]:
         Token.revoked_at.is_(None),
         or_(Token.expires_at.is_(None), Token.expires_at > utc_now()),
     )
-    found = (
+    return session.scalars(
         select(Receiver)
         .join(User, User.id == Receiver.user_id)
         .where(
             is_active(),
             User.disabled_at.is_(None),
-            or_(*(cast(Receiver.kinds, Text).contains(f'"{kind}"') for kind in asked)),
-            or_(Receiver.scope != ALL, is_organiser.exists()),
+            or_(*(cast(Receiver.kinds, Text).contains(f'"{kind}"') for kind in kinds)),
+            or_(Receiver.scope != "all", is_organiser.exists()),
         )
-    )
-    return list(session.scalars(found))
+    ).all()
 
 
 def is_active() -> ColumnElement[bool]:
@@ -165,38 +180,34 @@ def is_active() -> ColumnElement[bool]:
 
 
 def _wants(receiver: Receiver, kind: str, subject: Subject) -> bool:
-    if kind not in receiver.kinds:
-        return False
-    if receiver.scope == ALL or kind == AUDIT_HEAD:  # Everybody may read the head.
+    if receiver.scope == "all" or kind == AUDIT_HEAD:  # Everybody may read the head.
         return True
-    if receiver.scope == OWN:
+    if receiver.scope == "own":
         return receiver.user_id == subject.user_id
     return receiver.benchmark_id == subject.benchmark_id
 
 
-def _mails_today(session: Session) -> Counter[str]:
-    rows = session.execute(
-        select(Receiver.address, func.count())
-        .join(Message, Message.receiver_id == Receiver.id)
-        .where(Receiver.channel == "mail", Message.created_at > utc_now() - timedelta(days=1))
-        .group_by(Receiver.address)
-    )
-    return Counter(dict(rows.all()))
-
-
-def _has_room(receiver: Receiver, sent_today: Counter[str]) -> bool:
-    """Whether a mail address has not had its mails of today. Counts this one."""
+def _has_room(session: Session, receiver: Receiver) -> bool:
+    """Whether an address has had fewer mails than it gets within a day."""
     if receiver.channel != "mail":
         return True
-    sent_today[receiver.address] += 1
-    if sent_today[receiver.address] > MAILS_PER_DAY:
-        log.warning("no mail to receiver %s: it has had its mails of today", receiver.id)
-        return False
-    return True
+    today = (
+        select(func.count(Message.id))
+        .join(Message.receiver)
+        .where(
+            Receiver.channel == "mail",
+            Receiver.address == receiver.address,
+            Message.created_at > utc_now() - timedelta(days=1),
+        )
+    )
+    if session.scalars(today).one() < MAILS_PER_DAY:
+        return True
+    log.warning("no mail to receiver %s: it has had its mails of today", receiver.id)
+    return False
 
 
 def queue(
-    session: Session, kind: str, content: Content, receivers: Sequence[Receiver | None]
+    session: Session, kind: str, content: Content, receivers: Sequence[Receiver]
 ) -> list[Message]:
     """Write an event's message to each receiver, due now. All have the same message id."""
     now, message_id = utc_now(), f"msg_{secrets.token_hex(10)}"
@@ -207,7 +218,7 @@ def queue(
             kind=kind,
             content=content,
             state="waiting",
-            due_at=now + RECORD_WAIT if kind == RECORD_CHECK else now,
+            due_at=now,
             failures=0,
             tries=[],
             created_at=now,
@@ -221,41 +232,52 @@ def queue(
     return messages
 
 
-def tell_submission(
-    session: Session, event: SubmissionAccepted | SubmissionWithdrawn | StatusChanged
-) -> None:
-    """Announce a new submission, its withdrawal, or the status that it changed to."""
-    submission, word = event.submission, "accepted"
-    if isinstance(event, SubmissionWithdrawn):
-        word = "withdrawn"
-    elif isinstance(event, StatusChanged):
-        word = event.status if event.status != event.before else ""
-    kind = f"submission.{word}"
-    if kind in KINDS and submission.published is None:
-        announce(session, kind, lambda: subject_of(submission))
+def _may_set_record(event: object) -> bool:
+    """Whether a verification has ended that a submission may take first place by."""
+    match event:
+        case VerificationChanged(moment="done", verification=one) if one.submission is not None:
+            decides = purpose_of(one).fills_pool or one.against_id is not None
+            return decides and not one.submission.embargoed
+    return False
 
 
-def subject_of(submission: Submission) -> Subject:
-    """A submission as the subject of an event, without its cost, which follows the price book."""
-    own = {
-        "id": submission.id,
-        "benchmark": submission.benchmark_id,
-        "division": submission.division,
-        "kind": submission.kind,
-        "model": submission.model[:LONGEST_NAME],
-        "submitter": submission.submitter,
-        "display_name": submission.display_name,
-        "status": submission.status,
-        "tta_seconds": submission.tta_seconds,
-        "latency_ms": submission.latency_ms,
+def _describe(session: Session, kind: str, event: Any) -> Subject | None:
+    """Subject of an event. None if a submission took no record."""
+    match event:
+        case VerificationChanged() if kind == "record.set":
+            return _about_record(session, event.verification)
+        case VerificationChanged():
+            return _about_verification(session, kind, event)
+        case CalibrationAdopted():
+            return _about_calibration(event.calibration)
+        case WorkerOut():
+            return _about_worker(session, event)
+        case AuditDayEnded():
+            return _about_audit_head(event)
+    word = kind.partition(".")[2]
+    return _about_submission(event.submission, "{benchmark}: {model} is " + word)
+
+
+def _about_submission(submission: Submission, sentence: str) -> Subject:
+    """A submission, without its cost, which follows the price book.
+
+    Under embargo it has no benchmark, so that its watchers are not notified.
+    """
+    model = {"model": submission.model[:LONGEST_NAME]}
+    own = _columns(submission, "division", "kind", "submitter", "display_name", "status") | model
+    own |= _columns(submission, "tta_seconds", "latency_ms")
+    content = {
+        "sentence": sentence.format(**own),
+        "submission": own,
+        "links": links_of("submissions", submission.id),
     }
-    content = {"submission": own, "links": links_of("submissions", submission.id)}
-    return Subject(submission.user_id, watched_benchmark(submission), content)
+    benchmark_id = None if submission.embargoed else submission.benchmark_id
+    return Subject(submission.user_id, benchmark_id, content)
 
 
-def watched_benchmark(submission: Submission) -> str | None:
-    """Benchmark whose watchers are notified. None while a submission is under embargo."""
-    return None if submission.embargoed else submission.benchmark_id
+def _columns(row: Submission | Calibration, *names: str) -> Content:
+    own = {"id": row.id, "benchmark": row.benchmark_id}
+    return own | {name: getattr(row, name) for name in names}
 
 
 def links_of(kind: str, subject_id: str) -> dict[str, str]:
@@ -263,33 +285,21 @@ def links_of(kind: str, subject_id: str) -> dict[str, str]:
     return {"api": f"{API}/{kind}/{subject_id}", "page": f"/{kind}/{subject_id}"}
 
 
-def tell_verification(session: Session, event: VerificationChanged) -> None:
-    """Announce a verification, with the attempt if the event is about one."""
+def _about_verification(session: Session, kind: str, event: VerificationChanged) -> Subject:
+    """A verification, which has the user and benchmark of its submission if it has one."""
     verification, attempt = event.verification, event.attempt
-    # As they are at this moment: a lost attempt is followed by another in the same transaction.
-    told = None if attempt is None else {"number": attempt.number, "worker": attempt.worker}
-    published = event.moment == "decision_published"
-    kind = "decision.published" if published else f"verification.{event.moment}"
-    announce(session, kind, lambda: _verification_subject(session, verification, told))
     submission = verification.submission
-    decides_first = purpose_of(verification).fills_pool or verification.against_id is not None
-    if event.moment == "done" and decides_first and submission is not None:
-        benchmark, since = watched_benchmark(submission), verification.created_at.isoformat()
-        if benchmark is not None:
-            check = {"submission": submission.id, "benchmark": benchmark, "since": since}
-            announce(session, RECORD_CHECK, lambda: Subject(None, None, check))
-
-
-def _verification_subject(
-    session: Session, verification: Verification, attempt: Content | None
-) -> Subject:
-    """A verification as the subject of an event: that of its submission, if it has one."""
-    submission = verification.submission
-    about = None if submission is None else subject_of(submission)
-    same = BenchmarkDefinition.sha256 == verification.benchmark_sha256
-    found = select(BenchmarkDefinition.benchmark_id).where(same)
-    benchmark = session.scalar(found) if submission is None else submission.benchmark_id
+    if submission is not None:
+        benchmark: str | None = submission.benchmark_id
+        subject = _about_submission(submission, "")
+    else:
+        same = BenchmarkDefinition.sha256 == verification.benchmark_sha256
+        benchmark = session.scalar(select(BenchmarkDefinition.benchmark_id).where(same))
+        subject = Subject(verification.requested_by, benchmark, {"submission": None})
+    outcome = f": {verification.outcome.replace('_', ' ')}" if verification.outcome else ""
+    named = f"{benchmark}: {verification.kind} {verification.id}"
     content = {
+        "sentence": f"{named} {HAPPENED[kind]}{outcome}",
         "verification": {
             "id": verification.id,
             "kind": verification.kind,
@@ -297,70 +307,62 @@ def _verification_subject(
             "state": verification.state,
             "outcome": verification.outcome,
         },
-        "attempt": attempt,
-        "submission": None if about is None else about.content["submission"],
+        "attempt": attempt and {"number": attempt.number, "worker": attempt.worker},
         "links": links_of("verifications", verification.id),
     }
-    if about is None:
-        return Subject(verification.requested_by, benchmark, content)
-    return Subject(about.user_id, about.benchmark_id, content)
+    return replace(subject, content=subject.content | content)
 
 
-def announce_record(
-    session: Session, submission: Submission, record: RecordView, *, since: str
-) -> None:
-    """Announce the record of a submission, unless it was set before a moment."""
-    if record.date < since:
-        return
-    subject = subject_of(submission)
-    subject.content["record"] = {
-        "tta_seconds": record.tta_seconds,
-        "beaten": record.beaten,
-        "margin_percent": record.margin_percent,
-        "quality": record.quality,
-        "margin": record.margin,
-        "p_value": record.p_value,
+def _about_record(session: Session, verification: Verification) -> Subject | None:
+    """The record that a submission took by its verification. None without one."""
+    submission, since = verification.submission, verification.created_at.isoformat()
+    assert submission is not None  # noqa: S101  It may set a record.
+    benchmark = definition(session, submission.benchmark_sha256)
+    records = [
+        record
+        for place in read_first_places(session, benchmark).values()
+        for record in measured_history(place).records
+        if record.submission_id == submission.id
+    ]
+    if not records or records[0].date < since:
+        return None
+    figures = {"tta_seconds", "beaten", "margin_percent", "quality", "margin", "p_value"}
+    subject = _about_submission(submission, "{model} holds the record of {benchmark} ({division})")
+    subject.content["record"] = records[0].model_dump(include=figures)
+    return subject
+
+
+def _about_calibration(calibration: Calibration) -> Subject:
+    own = _columns(calibration, "version", "state")
+    content = {
+        "sentence": "{benchmark}: calibration {version} is adopted".format(**own),
+        "calibration": own,
+        "links": links_of("calibrations", calibration.id),
     }
-    announce(session, "record.set", lambda: subject)
+    return Subject(calibration.requested_by, calibration.benchmark_id, content)
 
 
-def tell_calibration(session: Session, event: CalibrationAdopted) -> None:
-    """Announce the adoption of a calibration."""
-    calibration = event.calibration
-
-    def describe() -> Subject:
-        own = {
-            "id": calibration.id,
-            "benchmark": calibration.benchmark_id,
-            "version": calibration.version,
-            "state": calibration.state,
-        }
-        content = {"calibration": own, "links": links_of("calibrations", calibration.id)}
-        return Subject(calibration.requested_by, calibration.benchmark_id, content)
-
-    announce(session, "calibration.adopted", describe)
-
-
-def tell_worker(session: Session, event: WorkerOut) -> None:
-    """Announce to organisers, and to its owner, that a worker is paused or excluded."""
-
-    def describe() -> Subject:
-        worker = session.get(WorkerRow, event.name)
-        own = {
+def _about_worker(session: Session, event: WorkerOut) -> Subject:
+    """A worker that gets no work any more, for organisers and its owner."""
+    worker = session.get(WorkerRow, event.name)
+    content = {
+        "sentence": f"Worker {event.name} gets no work: {event.why}",
+        "worker": {
             "name": event.name,
-            "hardware_class": None if worker is None else worker.hardware_class,
+            "hardware_class": worker and worker.hardware_class,
             "why": event.why,
             "attempt": event.attempt_id,
-        }
-        links = {"api": f"{API}/workers", "page": f"/workers/{quote(event.name, safe='')}"}
-        owner = None if worker is None else worker.user_id
-        return Subject(owner, None, {"worker": own, "links": links})
-
-    announce(session, f"worker.{event.moment}", describe)
+        },
+        "links": {"api": f"{API}/workers", "page": f"/workers/{quote(event.name, safe='')}"},
+    }
+    return Subject(None if worker is None else worker.user_id, None, content)
 
 
-def tell_audit_head(session: Session, event: AuditDayEnded) -> None:
-    """Announce the head that the audit log had at the end of a day."""
-    head = {"id": event.head_id, "sha256": event.sha256, "at": moment_text(event.at)}
-    links = {"api": f"{API}/audit/head", "page": "/audit.atom"}
-    announce(session, AUDIT_HEAD, lambda: Subject(None, None, {"head": head, "links": links}))
+def _about_audit_head(event: AuditDayEnded) -> Subject:
+    at, head = moment_text(event.at), f"record {event.head_id}, {event.sha256}"
+    content = {
+        "sentence": f"Audit log at the end of {at[:10]}: {head}",
+        "head": {"id": event.head_id, "sha256": event.sha256, "at": at},
+        "links": {"api": f"{API}/audit/head", "page": "/audit.atom"},
+    }
+    return Subject(None, None, content)

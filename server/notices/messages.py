@@ -1,5 +1,6 @@
-"""What a message says, and how it goes out: signed posts to allowed addresses, and mails."""
+"""How a message goes out: as a signed post to an allowed address, or as a mail."""
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -7,8 +8,6 @@ import secrets
 import smtplib
 import socket
 import ssl
-import threading
-import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,8 +16,7 @@ from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
 from email.utils import formatdate
-from functools import cache
-from http.client import HTTPConnection, HTTPException, HTTPResponse
+from functools import cache, partial
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
@@ -26,12 +24,12 @@ import orjson
 from sqlalchemy.orm import Session
 from standardwebhooks import Webhook
 
-from server.base.database import moment_text
+from server.base.database import moment_text, utc_now
 from server.base.errors import ContentError, NotFoundError
 from server.base.models import Message, Receiver
 from server.base.places import VERSION
-from server.base.settings import MailServer
-from server.notices.events import CONFIRM, SWITCHED_OFF, TEST, Content
+from server.base.settings import MailServer, Settings, parse_smtp_url
+from server.notices.events import CONFIRM, Content
 
 SECRET_BYTES = 32
 LIMIT_SECONDS = 10.0
@@ -56,31 +54,27 @@ def signature_headers(
 
 IpAddress = IPv4Address | IPv6Address
 LONGEST_URL = 2000
-# Networks that is_global allows: multicast, relays, and addresses of clouds' metadata services.
-NEVER_PUBLIC = tuple(
-    ip_network(text)
-    for text in (
-        "192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32", "224.0.0.0/4", "::/96",
-        "::ffff:0:0:0/96", "64:ff9b:1::/48", "3fff::/20", "5f00::/16", "fec0::/10", "ff00::/8",
-    )
-)  # fmt: skip
-# Not even in a network of one's own: credentials of the machine are served there.
-METADATA = tuple(
+# Not even in a network of one's own: clouds serve a machine's credentials there, or the last part
+# is an IPv4 address that a gateway unpacks (6to4, Teredo, compatible, translated, local NAT64).
+NEVER = tuple(
     ip_network(text)
     for text in (
         "169.254.0.0/16", "100.100.100.200/32", "168.63.129.16/32", "192.0.0.192/32",
         "fe80::/10", "fd00:ec2::/32", "fd20:ce::254/128", "fd00:c1::a9fe:a9fe/128",
         "fd00:42::42/128", "fd00:a9fe:a9fe::1/128", "fd00:100::100:200/128",
+        "2002::/16", "2001::/32", "::/96", "::ffff:0:0:0/96", "64:ff9b:1::/48",
     )
 )  # fmt: skip
-# The last 32 bits are an IPv4 address: compatible, translated (SIIT), NAT64.
-ENDS_IN_IPV4 = tuple(
-    ip_network(text) for text in ("::/96", "::ffff:0:0:0/96", "64:ff9b::/96", "64:ff9b:1::/48")
-)
-# Of a network's own choice: where an IPv4 address begins is its choice too (RFC 6052, section 2.2).
-LOCAL_NAT64 = ip_network("64:ff9b:1::/48")
-LOCAL_NAT64_LENGTHS = (48, 56, 64)
-ISATAP = (0x00005EFE, 0x02005EFE)
+# Networks that is_global allows: multicast, relays, and addresses for documents and routers.
+NEVER_PUBLIC = tuple(
+    ip_network(text)
+    for text in (
+        "192.0.0.0/24", "192.88.99.0/24", "224.0.0.0/4", "3fff::/20", "5f00::/16", "fec0::/10",
+        "ff00::/8",
+    )
+)  # fmt: skip
+NAT64 = ip_network("64:ff9b::/96")  # The well-known one, by which IPv6 reaches all of IPv4.
+ISATAP = (0x00005EFE, 0x02005EFE)  # Bits 64 to 95 of an address that ends in one of IPv4.
 
 
 class NoAllowedAddressError(Exception):
@@ -109,52 +103,27 @@ def check_url(url: str, *, private_allowed: bool) -> None:
         raise ContentError("url: expected no user name or password; use the secret to check posts.")
     if parts.fragment:
         raise ContentError("url: expected no fragment (#).")
-    literal = _literal(host)
-    if literal is not None and not is_allowed(literal, private_allowed=private_allowed):
-        raise ContentError(f"url: {host} is not a public address.")
-
-
-def _literal(host: str) -> IpAddress | None:
-    try:
-        return ip_address(host)
-    except ValueError:
-        return None
+    with suppress(ValueError):  # A name says nothing about its address.
+        if not is_allowed(ip_address(host), private_allowed=private_allowed):
+            raise ContentError(f"url: {host} is not a public address.")
 
 
 def is_allowed(address: IpAddress, *, private_allowed: bool) -> bool:
     """Whether a webhook may be posted to an address."""
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    places = [address] if isinstance(address, IPv4Address) else _places(address)
-    if any(_lies_in(place, METADATA) for place in places):
+    if isinstance(address, IPv6Address):
+        inside = IPv4Address(int(address) & 0xFFFFFFFF)
+        address = address.ipv4_mapped or (inside if address in NAT64 else address)
+    if address.is_loopback:
+        return private_allowed
+    if _lies_in(address, NEVER) or (int(address) >> 32) & 0xFFFFFFFF in ISATAP:
         return False
     if private_allowed:
         return not address.is_multicast and not address.is_unspecified
-    return all(place.is_global and not _lies_in(place, NEVER_PUBLIC) for place in places)
+    return address.is_global and not _lies_in(address, NEVER_PUBLIC)
 
 
 def _lies_in(address: IpAddress, networks: tuple[object, ...]) -> bool:
     return any(address in network for network in networks)  # type: ignore[operator]
-
-
-def _places(address: IPv6Address) -> list[IpAddress]:
-    value = int(address)
-    inside: list[IPv4Address] = []
-    if address.sixtofour is not None:
-        inside.append(address.sixtofour)
-    if address.teredo is not None:
-        inside.extend(address.teredo)
-    if _lies_in(address, ENDS_IN_IPV4) or (value >> 32) & 0xFFFFFFFF in ISATAP:
-        inside.append(_ipv4(value))
-    if address in LOCAL_NAT64:
-        # Bits 64 to 71 are zero and belong to no address.
-        joined = value >> 64 << 56 | value & (1 << 56) - 1
-        inside.extend(_ipv4(joined >> 88 - length) for length in LOCAL_NAT64_LENGTHS)
-    return [IPv6Address(value), *inside]  # Without the name of an interface.
-
-
-def _ipv4(value: int) -> IPv4Address:
-    return IPv4Address(value & 0xFFFFFFFF)
 
 
 def resolve(host: str, port: int, *, private_allowed: bool) -> str:
@@ -178,8 +147,7 @@ def resolve(host: str, port: int, *, private_allowed: bool) -> str:
 class Answer:
     """Outcome of one try: a status and the start of the response, or an error."""
 
-    status: int | None
-    milliseconds: float
+    status: int | None = None
     text: str = ""
     error: str | None = None
     retry_after_seconds: float | None = None
@@ -188,37 +156,6 @@ class Answer:
     def is_success(self) -> bool:
         """Whether the receiver accepted it: 200 to 299, and nothing else."""
         return self.status is not None and 200 <= self.status < 300
-
-
-def milliseconds_since(began: float) -> float:
-    """Milliseconds since a moment of the monotonic clock, with one decimal."""
-    return round((time.monotonic() - began) * 1000, 1)
-
-
-class _CheckedConnection(HTTPConnection):
-    """Connection to the checked address. The name stays in Host and in the TLS handshake."""
-
-    def __init__(self, url: str, *, private_allowed: bool, limit_seconds: float) -> None:
-        parts = urlsplit(url)
-        self._is_secure = parts.scheme == "https"
-        self.default_port = 443 if self._is_secure else 80
-        port = parts.port or self.default_port  # Else the end of an IPv6 address is read as one.
-        super().__init__(parts.hostname or "", port, timeout=limit_seconds)
-        self._private_allowed = private_allowed
-
-    def connect(self) -> None:
-        address = resolve(self.host, self.port, private_allowed=self._private_allowed)
-        self.sock = socket.create_connection((address, self.port), self.timeout)
-        if self._is_secure:
-            self.sock = _trust().wrap_socket(
-                self.sock, server_hostname=self.host, do_handshake_on_connect=False
-            )
-            self.sock.do_handshake()
-
-    def abort(self) -> None:
-        """End a read or a write that another thread waits in."""
-        with suppress(OSError, AttributeError):  # It may be closed, or not open yet.
-            socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
 
 
 @cache
@@ -235,56 +172,58 @@ def post(
     limit_seconds: float = LIMIT_SECONDS,
 ) -> Answer:
     """Post a body. Returns the outcome, also of a failed connection. Follows no redirects."""
-    began = time.monotonic()
-    parts = urlsplit(url)
-    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    connection = _CheckedConnection(
-        url, private_allowed=private_allowed, limit_seconds=limit_seconds
-    )
-    # Bytes that drip in one by one keep no limit of a single read.
-    limit = threading.Timer(limit_seconds, connection.abort)
-    limit.start()
+    return asyncio.run(_post(url, headers, body, private_allowed, limit_seconds))
+
+
+async def _post(
+    url: str,
+    headers: Mapping[str, str],
+    body: bytes,
+    private_allowed: bool,
+    limit_seconds: float,
+) -> Answer:
+    """Post to the checked address, with the host's name in the header and in the TLS handshake.
+
+    A response that breaks off, or drips in beyond the limit, keeps its status.
+    """
+    from httpx2 import URL, AsyncClient, HTTPError, InvalidURL
+
+    parts, status, content, wanted = urlsplit(url), None, b"", ""
+    host, port = parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
+    why: str | None = None
     try:
-        connection.request("POST", target, body, dict(headers))
-        response = connection.getresponse()
-        text, wanted = _start_of(response), response.headers.get("Retry-After", "")
-        seconds = float(wanted) if wanted.isdecimal() and len(wanted) < 7 else None
-        took = milliseconds_since(began)
-        return Answer(response.status, took, text=text, retry_after_seconds=seconds)
+        address = URL(url).copy_with(host=resolve(host, port, private_allowed=private_allowed))
+        own = {"Host": parts.netloc, "Accept-Encoding": "identity", **headers}
+        names = {"sni_hostname": host}
+        async with (
+            asyncio.timeout(limit_seconds),
+            AsyncClient(verify=_trust(), trust_env=False, timeout=None) as client,
+            client.stream("POST", address, content=body, headers=own, extensions=names) as response,
+        ):
+            status, wanted = response.status_code, response.headers.get("Retry-After", "")
+            async for piece in response.aiter_raw():
+                content += piece
+                if len(content) >= ANSWER_BYTES:
+                    break
     except NoAllowedAddressError as error:
-        return Answer(None, milliseconds_since(began), error=str(error))
-    except (HTTPException, OSError, ValueError) as error:
-        why = f"The connection failed: {error}"
-        if time.monotonic() - began >= limit_seconds:
-            why = f"No response within {limit_seconds:g} s."
-        return Answer(None, milliseconds_since(began), error=why[:ANSWER_CHARACTERS])
-    finally:
-        limit.cancel()
-        connection.close()
+        why = str(error)
+    except TimeoutError:
+        why = f"No response within {limit_seconds:g} s."
+    except (HTTPError, InvalidURL, OSError, ValueError) as error:
+        why = f"The connection failed: {error}"[:ANSWER_CHARACTERS]
+    if status is None:
+        return Answer(error=why)
+    seconds = float(wanted) if wanted.isdecimal() and len(wanted) < 7 else None
+    return Answer(status, _plain(content[:ANSWER_BYTES]), retry_after_seconds=seconds)
 
 
-def _start_of(response: HTTPResponse) -> str:
-    """Read the start of a response. One that breaks off keeps its status."""
-    content = b""
-    with suppress(HTTPException, OSError, ValueError):
-        while len(content) < ANSWER_BYTES and (piece := response.read1(ANSWER_BYTES)):
-            content += piece
-    text = content[:ANSWER_BYTES].decode(errors="replace").replace("\0", "\ufffd")
-    return text[:ANSWER_CHARACTERS]
+def _plain(content: bytes) -> str:
+    return content.decode(errors="replace").replace("\0", "\ufffd")[:ANSWER_CHARACTERS]
 
 
 SLACK = ("hooks.slack.com", "hooks.slack-gov.com")
 DISCORD = ("discord.com", "canary.discord.com", "ptb.discord.com", "discordapp.com")
 LONGEST_DISCORD = 2000
-STATES = {
-    "verification.queued": "waits for a worker",
-    "verification.started": "was leased by a worker",
-    "verification.lost": "lost its worker",
-    "verification.done": "has ended",
-    "verification.failed": "ended without an outcome",
-    "verification.cancelled": "was cancelled",
-    "decision.published": "was published",
-}
 
 
 def post_body(url: str, message: Message, *, site: str) -> bytes:
@@ -296,8 +235,8 @@ def post_body(url: str, message: Message, *, site: str) -> bytes:
     host = urlsplit(url).hostname
     links = {name: site + path for name, path in message.content.get("links", {}).items()}
     if host in SLACK or host in DISCORD:
-        text = "\n".join([sentence(message), *_figures(message.content)])
-        text += f"\n{links['page']}" if "page" in links else ""
+        lines = [message.content["sentence"], *_figures(message.content)]
+        text = "\n".join([*lines, links["page"]] if "page" in links else lines)
         if host in DISCORD:
             quiet = {"content": text[:LONGEST_DISCORD], "allowed_mentions": {"parse": []}}
             return orjson.dumps(quiet)
@@ -305,35 +244,6 @@ def post_body(url: str, message: Message, *, site: str) -> bytes:
         return orjson.dumps({"text": escaped})
     at, data = moment_text(message.created_at), message.content | {"links": links}
     return orjson.dumps({"type": message.kind, "timestamp": at, "data": data})
-
-
-def sentence(message: Message) -> str:
-    """What happened, in one sentence without its full stop."""
-    content, kind = message.content, message.kind
-    if kind == CONFIRM:
-        return "Confirm this address"
-    if kind == TEST:
-        return "A test of this webhook"
-    if kind == SWITCHED_OFF:
-        return f"Webhook {content['webhook']['id']} is disabled: {content['webhook']['why']}"
-    if kind == "record.set":
-        own = content["submission"]
-        return f"{own['model']} holds the record of {own['benchmark']} ({own['division']})"
-    if kind.startswith("submission."):
-        own = content["submission"]
-        return f"{own['benchmark']}: {own['model']} is {kind.partition('.')[2]}"
-    if "verification" in content:
-        own = content["verification"]
-        outcome = f": {own['outcome'].replace('_', ' ')}" if own["outcome"] else ""
-        return f"{own['benchmark']}: {own['kind']} {own['id']} {STATES[kind]}{outcome}"
-    if kind == "calibration.adopted":
-        own = content["calibration"]
-        return f"{own['benchmark']}: calibration {own['version']} is adopted"
-    if kind == "audit.head":
-        own = content["head"]
-        return f"Audit log at the end of {own['at'][:10]}: record {own['id']}, {own['sha256']}"
-    own = content["worker"]
-    return f"Worker {own['name']} gets no work: {own['why']}"
 
 
 def _figures(content: Content) -> list[str]:
@@ -353,7 +263,7 @@ def compose_mail(message: Message, receiver: Receiver, *, sender: str, site: str
     """
     mail = EmailMessage(policy=SMTP.clone(max_line_length=200))
     mail["From"], mail["To"] = sender, Address(addr_spec=receiver.address)
-    mail["Subject"] = one_line(f"[Finishline] {sentence(message)}")
+    mail["Subject"] = one_line("[Finishline] " + message.content["sentence"])
     mail["Date"] = formatdate(localtime=False)
     domain = mail["From"].addresses[0].domain
     mail["Message-ID"] = f"<{message.message_id}.{receiver.id}@{domain}>"
@@ -371,7 +281,7 @@ def compose_mail(message: Message, receiver: Receiver, *, sender: str, site: str
         mail["List-Unsubscribe"] = f"<{ends}>"
         mail["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"
         page = site + message.content.get("links", {}).get("page", "")
-        lines = [f"{sentence(message)}.", *_figures(message.content)]
+        lines = [message.content["sentence"] + ".", *_figures(message.content)]
         text = "\n".join([*lines, "", page, "", "--", f"Unsubscribe: {ends}", ""])
     mail.set_content(text, charset="utf-8", cte="quoted-printable")
     return mail
@@ -384,47 +294,62 @@ def one_line(text: str) -> str:
 
 def send_mail(server: MailServer, mail: EmailMessage, *, limit_seconds: float = 10.0) -> Answer:
     """Send one mail over SMTP. Returns the outcome, never raises for a failure to send."""
-    began = time.monotonic()
     context = ssl.create_default_context()
+    is_secure = server.scheme == "smtps"
+    connect = partial(smtplib.SMTP_SSL, context=context) if is_secure else smtplib.SMTP
     try:
-        if server.scheme == "smtps":
-            connection: smtplib.SMTP = smtplib.SMTP_SSL(
-                server.host, server.port, timeout=limit_seconds, context=context
-            )
-        else:
-            connection = smtplib.SMTP(server.host, server.port, timeout=limit_seconds)
+        connection = connect(server.host, server.port, timeout=limit_seconds)
         try:
             _sign_in(connection, server, context)
             connection.send_message(mail)
         finally:
             connection.close()
-        return Answer(250, milliseconds_since(began))
+        return Answer(250)
     except smtplib.SMTPResponseException as error:
         status, said = error.smtp_code, error.smtp_error
     except smtplib.SMTPRecipientsRefused as error:
         status, said = next(iter(error.recipients.values()))
     except (smtplib.SMTPException, OSError) as error:
-        return Answer(None, milliseconds_since(began), error=str(error)[:ANSWER_CHARACTERS])
-    words = said.decode(errors="replace") if isinstance(said, bytes) else said
-    text = words.replace("\0", "\ufffd")[:ANSWER_CHARACTERS]
-    return Answer(status, milliseconds_since(began), text=text, error="It refused.")
+        return Answer(error=str(error)[:ANSWER_CHARACTERS])
+    words = said if isinstance(said, bytes) else said.encode()
+    return Answer(status, _plain(words), error="It refused.")
 
 
 def _sign_in(connection: smtplib.SMTP, server: MailServer, context: ssl.SSLContext) -> None:
     """Encrypt and sign in as the settings say. A password goes in clear to this machine only."""
     connection.ehlo()
-    is_secure = server.scheme == "smtps"
     if server.scheme == "starttls" or (server.scheme == "smtp" and connection.has_extn("starttls")):
         connection.starttls(context=context)
         connection.ehlo()
-        is_secure = True
     if server.user is None:
         return
-    if not is_secure and not server.is_loopback:
+    if not isinstance(connection.sock, ssl.SSLSocket) and not server.is_loopback:
         raise smtplib.SMTPNotSupportedError(
             "The mail server offers no encryption, so the password was not sent."
         )
     connection.login(server.user, server.password or "")
+
+
+def send(message: Message, receiver: Receiver, settings: Settings) -> Answer:
+    """Try once to send a message, as the settings say. Returns the outcome."""
+    site = (settings.public_url or "").rstrip("/")
+    if receiver.channel == "mail":
+        if settings.smtp_url is None or settings.mail_from is None:
+            return Answer(error="This server sends no mail.")
+        mail = compose_mail(message, receiver, sender=settings.mail_from, site=site)
+        return send_mail(parse_smtp_url(settings.smtp_url.get_secret_value()), mail)
+    private_allowed = settings.webhook_private_addresses
+    try:
+        check_url(receiver.address, private_allowed=private_allowed)
+    except ContentError as error:  # Its address may not be allowed any more.
+        return Answer(error=error.detail)
+    body = post_body(receiver.address, message, site=site)
+    headers = {
+        **signature_headers(receiver.secret, message.message_id, body, now=utc_now()),
+        "Content-Type": "application/json",
+        "User-Agent": f"Finishline/{VERSION}",
+    }
+    return post(receiver.address, headers, body, private_allowed=private_allowed)
 
 
 def link_token(receiver: Receiver, purpose: str) -> str:

@@ -6,34 +6,22 @@ the same message is sent again with the same id. Nothing is sent within a transa
 
 import logging
 import random
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, delete, func, select, update
-from sqlalchemy.orm import Session
+from sqlalchemy import delete, func, select, update
+from sqlalchemy.orm import Session, joinedload
 
 from finishline.periodic import PeriodicThread
-from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.database import OUTAGES, Database, utc_now
-from server.base.errors import ContentError
 from server.base.events import NoticeWakeup
 from server.base.models import Message, Receiver
-from server.base.places import VERSION
-from server.base.settings import Settings, parse_smtp_url
-from server.boards.records import list_records
-from server.notices.events import SWITCHED_OFF, announce_record, is_active, queue
-from server.notices.messages import (
-    Answer,
-    check_url,
-    compose_mail,
-    post,
-    post_body,
-    send_mail,
-    signature_headers,
-)
-from server.submissions.rows import find_submission
+from server.base.settings import Settings
+from server.notices.events import API, SWITCHED_OFF, is_active, queue
+from server.notices.messages import Answer, send
 
 log = logging.getLogger(__name__)
 
@@ -57,25 +45,25 @@ class Claim:
     """A message for this process to send, until another may."""
 
     id: int
-    receiver_id: str | None
+    receiver_id: str
     until: datetime
 
 
 def claim(session: Session, *, busy: Collection[str], limit: int) -> list[Claim]:
     """Claim messages that are due: the first of each receiver, but of none that is busy."""
     now = utc_now()
-    until, receiver = now + CLAIM, func.coalesce(Message.receiver_id, "")
+    until, is_due = now + CLAIM, (Message.state == "waiting") & (Message.due_at <= now)
     first = (
         select(func.min(Message.id))
-        .where(_is_due(now), receiver.not_in(busy))
-        .group_by(receiver)
+        .where(is_due, Message.receiver_id.not_in(busy))
+        .group_by(Message.receiver_id)
         .order_by(func.min(Message.due_at))
         .limit(limit)
     )
     rows = session.execute(
         # On PostgreSQL, whoever waited for another's claim looks once more whether it is due.
         update(Message)
-        .where(Message.id.in_(first), _is_due(now))
+        .where(Message.id.in_(first), is_due)
         .values(due_at=until)
         .returning(Message.id, Message.receiver_id),
         execution_options=UNSYNCHRONISED,
@@ -83,11 +71,7 @@ def claim(session: Session, *, busy: Collection[str], limit: int) -> list[Claim]
     return [Claim(row.id, row.receiver_id, until) for row in rows]
 
 
-def _is_due(now: datetime) -> ColumnElement[bool]:
-    return (Message.state == "waiting") & (Message.due_at <= now)
-
-
-def settle(session: Session, claimed: Claim, answer: Answer) -> None:
+def settle(session: Session, claimed: Claim, answer: Answer, *, milliseconds: float) -> None:
     """Store the outcome of a try. A failure counts only if no process has claimed it since."""
     message = session.get(Message, claimed.id, with_for_update=True)
     if message is None or message.state != "waiting" or message.receiver is None:
@@ -95,13 +79,8 @@ def settle(session: Session, claimed: Claim, answer: Answer) -> None:
     now, receiver = utc_now(), message.receiver
     if not answer.is_success and message.due_at != claimed.until:
         return
-    made = {
-        "at": now.isoformat(),
-        "status": answer.status,
-        "milliseconds": answer.milliseconds,
-        "answer": answer.text,
-        "error": answer.error,
-    }
+    made = {"at": now.isoformat(), "status": answer.status, "milliseconds": milliseconds}
+    made |= {"answer": answer.text, "error": answer.error}
     message.tries = [*message.tries, made][-TRIES_KEPT:]
     if answer.is_success:
         message.state, message.ended_at, receiver.failing_since = "delivered", now, None
@@ -115,7 +94,7 @@ def settle(session: Session, claimed: Claim, answer: Answer) -> None:
         disable(session, receiver, "It returned 410 Gone.")
     elif message.failures <= len(RETRY_SECONDS) and not is_final:
         planned = RETRY_SECONDS[message.failures - 1]
-        # So that messages that failed together are not sent together again.
+        # Messages that failed together are not sent together again.
         planned *= random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
         wanted = min(answer.retry_after_seconds or 0.0, LONGEST_WAIT_SECONDS)
         message.due_at = now + timedelta(seconds=max(planned, wanted))
@@ -130,8 +109,9 @@ def disable(session: Session, hook: Receiver, why: str) -> None:
     give_up(session, hook, why)
     log.warning("webhook %s is disabled: %s", hook.id, why)
     content = {
+        "sentence": f"Webhook {hook.id} is disabled: {why}",
         "webhook": {"id": hook.id, "url": hook.address, "why": why},
-        "links": {"api": f"/api/v1/webhooks/{hook.id}", "page": f"/console/notices/{hook.id}"},
+        "links": {"api": f"{API}/webhooks/{hook.id}", "page": f"/console/notices/{hook.id}"},
     }
     own = (Receiver.user_id == hook.user_id, Receiver.channel == "mail", is_active())
     queue(session, SWITCHED_OFF, content, session.scalars(select(Receiver).where(*own)).all())
@@ -178,13 +158,9 @@ def overdue_seconds(session: Session, *, now: datetime) -> float:
 class NoticeLoop:
     """Thread that claims messages for a pool of threads that send them, until it is stopped."""
 
-    def __init__(
-        self, database: Database, benchmarks: Mapping[str, Benchmark], settings: Settings
-    ) -> None:
+    def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
-        self._benchmarks = benchmarks
         self._settings = settings
-        self._site = (settings.public_url or "").rstrip("/")
         self._wake = database.state.of(NoticeWakeup)
         # Receivers that are sent something: each gets one message at a time.
         self._busy: set[str] = set()
@@ -212,21 +188,18 @@ class NoticeLoop:
             with self._database.write() as session:
                 prune(session)
         busy = frozenset(self._busy)
-        due_at = self._next_due()
+        with self._database.read() as session:
+            due_at = next_due(session)
         if due_at is not None and due_at <= now and len(busy) < THREADS:
             with self._database.write_beside() as session:
                 claimed = claim(session, busy=busy, limit=THREADS - len(busy))
+                due_at = next_due(session)
             for each in claimed:
-                self._busy.add(each.receiver_id or "")
+                self._busy.add(each.receiver_id)
                 self._pool.submit(self._try, each)
-            due_at = self._next_due()
         # What is due still waits for a thread: the thread that ends wakes the loop.
         seconds = 0.0 if due_at is None else (due_at - utc_now()).total_seconds()
         return min(max(seconds, SHORTEST_SECONDS), IDLE_SECONDS) if seconds > 0 else IDLE_SECONDS
-
-    def _next_due(self) -> datetime | None:
-        with self._database.read() as session:
-            return next_due(session)
 
     def _try(self, claimed: Claim) -> None:
         try:
@@ -236,55 +209,18 @@ class NoticeLoop:
         except Exception:
             log.exception("message %s is sent again, its outcome is lost", claimed.id)
         finally:
-            self._busy.discard(claimed.receiver_id or "")
+            self._busy.discard(claimed.receiver_id)
             self._wake.set()
 
     def _deliver(self, claimed: Claim) -> None:
         with self._database.read() as session:
-            message = session.get(Message, claimed.id)
-            if message is None or message.state != "waiting":
-                return
-            receiver = message.receiver
-        if receiver is None:
-            self._check_record(claimed, message)
+            message = session.get(Message, claimed.id, options=[joinedload(Message.receiver)])
+        if message is None or message.receiver is None or message.state != "waiting":
             return
-        answer = (self._post if receiver.channel == "webhook" else self._mail)(message, receiver)
+        began = time.monotonic()
+        answer = send(message, message.receiver, self._settings)
+        took = round((time.monotonic() - began) * 1000, 1)
         with self._database.write() as session:
-            settle(session, claimed, answer)
+            settle(session, claimed, answer, milliseconds=took)
         if not answer.is_success:
             log.info("message %s failed: %s", claimed.id, answer.error or answer.status)
-
-    def _post(self, message: Message, hook: Receiver) -> Answer:
-        private_allowed = self._settings.webhook_private_addresses
-        try:
-            check_url(hook.address, private_allowed=private_allowed)
-        except ContentError as error:  # Its address may not be allowed any more.
-            return Answer(None, 0.0, error=error.detail)
-        body = post_body(hook.address, message, site=self._site)
-        headers = signature_headers(hook.secret, message.message_id, body, now=utc_now()) | {
-            "Content-Type": "application/json",
-            "User-Agent": f"Finishline/{VERSION}",
-        }
-        return post(hook.address, headers, body, private_allowed=private_allowed)
-
-    def _mail(self, message: Message, receiver: Receiver) -> Answer:
-        url, sender = self._settings.smtp_url, self._settings.mail_from
-        if url is None or sender is None:
-            return Answer(None, 0.0, error="This server sends no mail.")
-        mail = compose_mail(message, receiver, sender=sender, site=self._site)
-        return send_mail(parse_smtp_url(url.get_secret_value()), mail)
-
-    def _check_record(self, claimed: Claim, message: Message) -> None:
-        """Announce the record that a submission set, if it did, and forget the check."""
-        submission_id = str(message.content["submission"])
-        benchmark = self._benchmarks.get(str(message.content["benchmark"]))
-        with self._database.read() as session:
-            found = [] if benchmark is None else list_records(session, benchmark).divisions
-        held = [one for each in found for one in each.records if one.submission_id == submission_id]
-        with self._database.write() as session:
-            mine = (Message.id == claimed.id, Message.due_at == claimed.until)
-            checked = session.execute(delete(Message).where(*mine).returning(Message.id)).all()
-            if held and checked:
-                submission = find_submission(session, submission_id)
-                since = str(message.content["since"])
-                announce_record(session, submission, held[0], since=since)

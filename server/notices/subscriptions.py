@@ -20,7 +20,7 @@ from server.base.forms import Body, example
 from server.base.models import Message, Receiver
 from server.base.services import Services
 from server.benchmarks.definitions import find_benchmark
-from server.notices.events import ALL, API, CONFIRM, KINDS, TEST, EventKind, is_active, queue
+from server.notices.events import API, CONFIRM, KINDS, TEST, queue
 from server.notices.messages import check_url, new_secret
 from server.notices.outbox import give_up
 from server.people.audit import Subject, record
@@ -45,7 +45,7 @@ MailAddress = Annotated[str, Field(max_length=254, pattern=SHAPE), AfterValidato
 class Wanted(Body):
     """Filter of events: of one's own submissions, of a benchmark, or all (organisers only)."""
 
-    kinds: list[EventKind] = Field(
+    kinds: list[Literal[KINDS]] = Field(  # type: ignore[valid-type]
         min_length=1, max_length=len(KINDS), description="Each once, in any order."
     )
     scope: Literal["own", "benchmark", "all"] = "own"
@@ -169,16 +169,11 @@ CONFIRMATIONS_PER_DAY, CONFIRMATIONS_BY_USER = 3, 10
 
 def _wanted(fields: Fields) -> Mapping[str, Any]:
     """Read a form: each ticked box is a kind. A benchmark counts only in the scope "benchmark"."""
-    given = filled(fields)
-    names = [
-        "url",
-        "address",
-        "scope",
-        *(["benchmark"] if given.get("scope") == "benchmark" else []),
-    ]
-    return {name: given[name] for name in names if name in given} | {
-        "kinds": [kind for kind in KINDS if kind in given]
-    }
+    given: dict[str, Any] = filled(fields)
+    ticked = [kind for kind in KINDS if given.pop(kind, None)]
+    if given.get("scope") != "benchmark":
+        given.pop("benchmark", None)
+    return given | {"kinds": ticked}
 
 
 @router.read("/webhooks", role="submitter")
@@ -213,14 +208,6 @@ def get_webhook(session: Session, caller: Caller, webhook_id: WebhookId) -> Webh
     return WebhookView.of(find_webhook(session, caller, webhook_id))
 
 
-def find_mail(session: Session, caller: Caller, mail_id: str) -> Receiver:
-    """Find an address of the caller's. Raises NotFoundError, also for somebody else's."""
-    found = [each for each in list_mails(session, caller) if each.id == mail_id]
-    if not found:
-        raise NotFoundError(f"You have no mail subscription {mail_id!r}.")
-    return found[0]
-
-
 @router.read("/webhooks/{webhook_id}/deliveries", role="submitter")
 def get_deliveries(
     session: Session,
@@ -238,14 +225,6 @@ def get_deliveries(
     return DeliveryList(deliveries=[delivery_view(each) for each in found])
 
 
-def find_delivery(session: Session, hook: Receiver, delivery_id: int) -> Message:
-    """Find a message to a webhook. Raises NotFoundError."""
-    message = session.get(Message, delivery_id)
-    if message is None or message.receiver_id != hook.id:
-        raise no_such("delivery", delivery_id, of=f"Webhook {hook.id} has no")
-    return message
-
-
 def _make(
     session: Session, services: Services, caller: Caller, wanted: Wanted, **columns: Any
 ) -> Receiver:
@@ -254,7 +233,7 @@ def _make(
     Its events include submissions under embargo that the caller may read, and go on after the
     token has ended. Raises NotAllowedError, or NotFoundError for an unknown benchmark.
     """
-    if wanted.scope == ALL and not caller.is_organiser:
+    if wanted.scope == "all" and not caller.is_organiser:
         raise NotAllowedError("Only an organiser may subscribe to all events; name a benchmark.")
     if wanted.benchmark is not None:
         find_benchmark(services.benchmarks, wanted.benchmark)
@@ -292,18 +271,18 @@ def create_webhook(
     check_url(body.url, private_allowed=services.settings.webhook_private_addresses)
     own = {"channel": "webhook", "address": body.url, "confirmed_at": utc_now()}
     hook = _make(session, services, caller, body, secret=new_secret(), **own)
-    _record(session, caller, "webhook.create", hook)
+    _record(session, caller, "webhook.create", hook, is_new=True)
     return WebhookCreated.of(hook)
 
 
-def _record(session: Session, caller: Caller, action: str, hook: Receiver) -> None:
+def _record(
+    session: Session, caller: Caller, action: str, hook: Receiver, *, is_new: bool = False
+) -> None:
     """Write a subscription to everything to the audit log. Others are private and left out."""
-    if hook.scope != ALL:
-        return
-    told = {"url": hook.address, "kinds": hook.kinds, "scope": hook.scope}
-    before, after = (None, told) if action == "webhook.create" else (told, None)
-    subject = Subject("webhook", hook.id)
-    record(session, caller, action, subject, before=before, after=after)
+    if hook.scope == "all":
+        told = {"url": hook.address, "kinds": hook.kinds, "scope": hook.scope}
+        before, after = (None, told) if is_new else (told, None)
+        record(session, caller, action, Subject("webhook", hook.id), before=before, after=after)
 
 
 @router.command(
@@ -369,7 +348,11 @@ def send_test(session: Session, caller: Caller, webhook_id: WebhookId) -> Delive
     waiting = (Message.state == "waiting", Message.kind == TEST)
     if session.scalar(select(Message.id).where(Message.receiver_id == hook.id, *waiting)):
         raise ConflictError("A test of this webhook is already queued; wait for it.")
-    content = {"webhook": {"id": hook.id}, "links": {"api": f"{API}/webhooks/{hook.id}"}}
+    content = {
+        "sentence": "A test of this webhook",
+        "webhook": {"id": hook.id},
+        "links": {"api": f"{API}/webhooks/{hook.id}"},
+    }
     return delivery_view(queue(session, TEST, content, [hook])[0])
 
 
@@ -388,7 +371,9 @@ def resend_delivery(
 ) -> DeliveryView:
     """Send a message again, with the same id."""
     hook = find_webhook(session, caller, webhook_id)
-    message = find_delivery(session, hook, delivery_id)
+    message = session.get(Message, delivery_id)
+    if message is None or message.receiver_id != hook.id:
+        raise no_such("delivery", delivery_id, of=f"Webhook {hook.id} has no")
     _require_on(hook)
     if message.state == "waiting":
         raise ConflictError(
@@ -426,21 +411,23 @@ def subscribe(session: Session, services: Services, caller: Caller, body: MailCr
     """
     if services.settings.smtp_url is None:
         raise ConflictError("This server sends no mail; use a webhook for the same events.")
-    if len(list_mails(session, caller)) >= MOST_ADDRESSES:
+    mails = list_mails(session, caller)
+    if len(mails) >= MOST_ADDRESSES:
         raise ConflictError(f"You have {MOST_ADDRESSES} mail subscriptions; end one first.")
-    same = (Receiver.user_id == caller.user_id, Receiver.address == body.address)
-    was_confirmed = select(Receiver.id).where(*same, Receiver.channel == "mail", is_active())
+    confirmed = [each.address for each in mails if each.confirmed_at is not None]
+    # An address with a tag behind a plus sign leads to the same mailbox.
+    local, _, domain = body.address.lower().rpartition("@")
     own = {
         "channel": "mail",
         "address": body.address,
-        "mailbox": mailbox_of(body.address),
+        "mailbox": f"{local.partition('+')[0]}@{domain}",
         "secret": secrets.token_hex(32),
-        "confirmed_at": utc_now() if session.scalar(was_confirmed.limit(1)) else None,
+        "confirmed_at": utc_now() if body.address in confirmed else None,
     }
     made = _make(session, services, caller, body, **own)
     if made.confirmed_at is None:
         _require_few_confirmations(session, made)
-        queue(session, CONFIRM, {}, [made])
+        queue(session, CONFIRM, {"sentence": "Confirm this address"}, [made])
     return made
 
 
@@ -453,15 +440,11 @@ def subscribe(session: Session, services: Services, caller: Caller, body: MailCr
 )
 def end_mail(session: Session, caller: Caller, mail_id: WebhookId) -> Receiver:
     """Write no more to an address."""
-    found = find_mail(session, caller, mail_id)
-    give_up(session, found, None)
-    return found
-
-
-def mailbox_of(address: str) -> str:
-    """The mailbox of an address: in small letters, without a tag behind a plus sign."""
-    local, _, domain = address.lower().rpartition("@")
-    return f"{local.partition('+')[0]}@{domain}"
+    for each in list_mails(session, caller):
+        if each.id == mail_id:
+            give_up(session, each, None)
+            return each
+    raise NotFoundError(f"You have no mail subscription {mail_id!r}.")
 
 
 def _require_few_confirmations(session: Session, asked: Receiver) -> None:
@@ -483,8 +466,3 @@ def _require_few_confirmations(session: Session, asked: Receiver) -> None:
             f"{asked.address} got {to_mailbox} confirmation mails within a day; look for "
             "those, or try again tomorrow."
         )
-
-
-def confirm(receiver: Receiver) -> None:
-    """Confirm a mail address, which starts its mails. Confirming twice changes nothing."""
-    receiver.confirmed_at = receiver.confirmed_at or utc_now()

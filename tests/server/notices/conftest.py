@@ -4,13 +4,11 @@ import json
 import threading
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import timedelta
 
 import pytest
 from fastapi.testclient import TestClient
 
 from server.base.database import Database
-from server.notices import events
 from server.notices.outbox import NoticeLoop
 from tests.support.processes import wait_for
 from tests.support.services import services_of
@@ -97,7 +95,7 @@ def make_loop(client, settings):
     made = []
 
     def make():
-        loop = NoticeLoop(services.database, services.benchmarks, settings)
+        loop = NoticeLoop(services.database, settings)
         made.append(loop)
         return loop
 
@@ -154,12 +152,6 @@ class Hooks:
             return until()
 
         return wait_for(round_and_look, seconds=20, what="the notices", pause=0.02)
-
-
-@pytest.fixture(autouse=True)
-def soon(monkeypatch):
-    """Records are looked for without waiting for a burst to end."""
-    monkeypatch.setattr(events, "RECORD_WAIT", timedelta(0))
 
 
 @pytest.fixture

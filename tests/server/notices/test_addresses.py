@@ -50,12 +50,12 @@ NOT_PUBLIC = [
     # An IPv4 address inside: translated (SIIT), of a network's own NAT64, Teredo, ISATAP.
     "::ffff:0:7f00:1", "::ffff:0:a00:1", "::ffff:0:a9fe:a9fe", "::ffff:0:101:101",
     "64:ff9b:1::a00:1", "64:ff9b:1:a00:1::", "2001:0:7f00:1::", "2001:0:101:101::f5ff:fffe",
-    "2606:4700::5efe:a00:1", "2606:4700::200:5efe:7f00:1",
+    "2606:4700::5efe:a00:1", "2606:4700::200:5efe:7f00:1", "2606:4700::5efe:101:101",
+    "2002:101:101::1",
 ]  # fmt: skip
 
 
-PUBLIC = ["93.184.215.14", "1.1.1.1", "2606:4700::1111", "64:ff9b::101:101", "2002:101:101::1",
-          "2606:4700::5efe:101:101"]  # fmt: skip
+PUBLIC = ["93.184.215.14", "1.1.1.1", "2606:4700::1111", "64:ff9b::101:101"]
 
 
 # Where clouds serve their machines: Alibaba, Azure, Oracle, Amazon, Google, Scaleway, Akamai.

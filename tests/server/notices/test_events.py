@@ -53,7 +53,7 @@ def test_a_submission_tells_its_owner_of_each_step(
     assert verified["timestamp"].endswith("+00:00")
     assert everybodys.kinds == ["verification.done"]
     assert others.posts == []
-    # What somebody was told of stays for the log; the look for a record is gone.
+    # What somebody was told of stays for the log.
     assert count(database, Message) == 5
 
 
@@ -296,6 +296,7 @@ EVENT = Message(
     kind="record.set",
     created_at=utc_now(),
     content={
+        "sentence": "<!channel> @everyone & co holds the record of digits (closed)",
         "submission": {
             "id": "3f9k2m7q1xyz",
             "benchmark": "digits",

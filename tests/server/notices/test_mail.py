@@ -251,7 +251,10 @@ def test_what_is_no_single_address_is_refused(address):
 
 
 def composed(model):
-    content = {"submission": {"id": "x", "benchmark": "digits", "model": model, "status": "fine"}}
+    content = {
+        "sentence": f"digits: {model} is verified",
+        "submission": {"id": "x", "status": "fine"},
+    }
     message = Message(message_id="msg_1", kind="submission.verified", content=content)
     receiver = Receiver(id="m-1", address="ada@example.org", secret="s")
     return compose_mail(message, receiver, sender="notices@finishline.example", site="")
