@@ -48,9 +48,9 @@ from server.operations import health
 from server.operations import metrics as metrics_page
 from server.operations import runs as run_export
 from server.operations.health import Readiness, drained_before_stop, make_checks
-from server.operations.limits import BodyLimit, BodyRoom, InFlight, RateLimiting
+from server.operations.limits import Limits
 from server.operations.metrics import CachedFigures
-from server.pages import docs, submit
+from server.pages import docs
 from server.pages import endpoints as pages
 from server.people import audit, erasure, invitations, tokens, users
 from server.people.callers import Membership, Sessions
@@ -231,7 +231,10 @@ def create_app(
     if settings.reads == "members":
         app.router.middleware_stack = Membership(app.router.middleware_stack, services)
     app.add_middleware(GZipMiddleware, compresslevel=GZIP_LEVEL, exclude_content_types=NOT_TEXT)
-    _add_limits(app, services)
+    metrics = services.of(RequestMetrics)
+    for measure in quotas.MEASURES:  # A series is there from the start, so a rate is never absent.
+        metrics.quota_refusals.labels(measure)
+    app.add_middleware(Limits, settings=settings, metrics=metrics)
     app.add_middleware(Sessions, key=session_secret, settings=settings)
     app.add_middleware(SecurityHeaders, private=settings.reads == "members")
     app.add_middleware(HeadAnswers)
@@ -258,21 +261,6 @@ def _all_routes() -> list[BaseRoute]:
     for page in pages.ROUTERS:
         router.include_router(page, include_in_schema=False)
     return router.routes
-
-
-def _add_limits(app: FastAPI, services: Services) -> None:
-    """Rates first, which cost little. Then bodies, and the bound on requests in work."""
-    settings, metrics = services.settings, services.of(RequestMetrics)
-    for measure in quotas.MEASURES:  # A series is there from the start, so a rate is never absent.
-        metrics.quota_refusals.labels(measure)
-    usual = BodyRoom("bodies", settings.max_json_bytes, settings.max_body_bytes_in_flight)
-    uploads = BodyRoom(
-        "upload_bytes", settings.max_request_bytes, settings.max_upload_bytes_in_flight
-    )
-    paths = (f"{API}/submissions", f"{API}/benchmarks", submit.ADDRESS)
-    app.add_middleware(InFlight, settings=settings, metrics=metrics)
-    app.add_middleware(BodyLimit, usual=usual, uploads=uploads, upload_paths=paths, metrics=metrics)
-    app.add_middleware(RateLimiting, settings=settings, metrics=metrics)
 
 
 def __getattr__(name: str) -> FastAPI:

@@ -1,7 +1,7 @@
 """Requests with bounds: their heads, their bodies, and how many are in flight."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 
 import pytest
 import uvicorn
@@ -11,15 +11,7 @@ from uvicorn.server import ServerState
 from server.base.request_context import RequestMetrics
 from server.base.settings import Settings
 from server.operations import limits
-from server.operations.limits import (
-    MOST_HEAD_BYTES,
-    REQUESTER,
-    BodyLimit,
-    BodyRoom,
-    BoundedHttpProtocol,
-    InFlight,
-    Requester,
-)
+from server.operations.limits import MOST_HEAD_BYTES, BoundedHttpProtocol, Limits, Requester
 from tests.support.loops import in_loop, run_async
 
 SUBMISSIONS = "/api/v1/submissions"
@@ -46,12 +38,13 @@ class Server:
 
     def __init__(self):
         self.metrics = RequestMetrics()
-        self.usual = BodyRoom("bodies", most_each=60, most_together=100)
-        self.uploads = BodyRoom("upload_bytes", most_each=1000, most_together=1000)
-        self.limit = BodyLimit(
-            read_all, usual=self.usual, uploads=self.uploads, upload_paths=(SUBMISSIONS,),
-            metrics=self.metrics,
-        )  # fmt: skip
+        settings = Settings(
+            max_json_bytes=60,
+            max_body_bytes_in_flight=100,
+            max_request_bytes=1000,
+            max_upload_bytes_in_flight=1000,
+        )
+        self.limit = Limits(read_all, settings=settings, metrics=self.metrics)
 
     async def send(self, *pieces, path="/x", stated=None, wait=None):
         """Status of the response to a body that comes in pieces."""
@@ -96,7 +89,7 @@ async def test_all_bodies_together_hold_so_many_bytes():
     go_on = asyncio.Event()
     first = asyncio.create_task(server.send(b"x" * 50, b"x", wait=_second(go_on)))
     await asyncio.sleep(0.01)
-    assert server.usual.held == 50
+    assert server.limit.bodies.held == 50
     assert await server.send(stated=51) == 503
     assert await server.send(b"x" * 51) == 503
     assert await server.send(b"x" * 50) == 200
@@ -104,7 +97,7 @@ async def test_all_bodies_together_hold_so_many_bytes():
     assert shed(server.metrics, "bodies") == 2
     go_on.set()
     assert await first == 200
-    assert (server.usual.held, server.uploads.held) == (0, 0)
+    assert (server.limit.bodies.held, server.limit.uploads.held) == (0, 0)
 
 
 def _second(go_on):
@@ -249,7 +242,7 @@ class LimitedServer:
             max_event_streams=2,
             max_event_streams_each=1,
         )
-        self.limit = InFlight(self._any, settings=settings, metrics=self.metrics)
+        self.limit = Limits(self._any, settings=settings, metrics=self.metrics)
 
     async def _any(self, scope, receive, send):
         await self.app(scope, receive, send)
@@ -267,9 +260,11 @@ class LimitedServer:
         started = []
         scope = {
             "type": "http", "method": "GET", "path": "/x", "query_string": b"",
-            "headers": [(b"content-length", b"10")] if body else [],
-            REQUESTER: Requester(address, role),
+            "headers": [(b"content-length", b"10")] if body else [], "client": (address, 1),
         } | of_scope  # fmt: skip
+        if role is not None:  # A token that has proved good.
+            scope["headers"] = [*scope["headers"], (b"authorization", b"Bearer good")]
+            self.limit.known[limits.secret_of(scope)] = Requester("token:good", role)
 
         async def silence():
             await asyncio.sleep(60)
@@ -293,9 +288,12 @@ class LimitedServer:
             return True
 
 
-def a_slot(slots, seconds=0.01):
+@asynccontextmanager
+async def a_slot(slots, seconds=0.01):
     """Hold a slot that is free now."""
-    return slots.hold(seconds=seconds, most_waiting=1)
+    with ExitStack() as held:
+        await slots.take(held, seconds=seconds, most_waiting=1)
+        yield
 
 
 async def until(condition):

@@ -12,15 +12,7 @@ from starlette.routing import Route
 from server.app import create_app
 from server.base.request_context import RequestMetrics
 from server.base.settings import Settings
-from server.operations.limits import (
-    REQUESTER,
-    InFlight,
-    RateLimiting,
-    Rates,
-    Requester,
-    is_one_at_a_time,
-    limit_of,
-)
+from server.operations.limits import Limits, is_free, is_one_at_a_time, rate_of
 
 
 @pytest.fixture
@@ -126,7 +118,7 @@ def test_the_token_of_an_attempt_is_good_once_a_post_with_it_was_taken():
 
     routes = [Route("/api/v1/attempts/a/events", attempt, methods=["GET", "POST"])]
     limits = Settings(rate_worker_posts="3/hour", rate_reads="3/hour")
-    app = RateLimiting(Starlette(routes=routes), settings=limits, metrics=RequestMetrics())
+    app = Limits(Starlette(routes=routes), settings=limits, metrics=RequestMetrics())
     client = TestClient(app)
 
     def ask(method, token, *, times):
@@ -195,7 +187,8 @@ def test_without_rate_limits_nothing_is_counted(settings):
     ],
 )
 def test_the_limit_follows_from_method_address_and_role(method, path, role, name):
-    assert limit_of(asked(path, method), role) == name
+    scope = asked(path, method)
+    assert (None if is_free(scope) else rate_of(scope, role)) == name
 
 
 @pytest.mark.parametrize(
@@ -222,9 +215,8 @@ def test_a_read_of_many_rows_is_one_at_a_time(address, expected):
 
 def asked(address, method="GET", *, by="anybody", body=False):
     path, _, query = address.partition("?")
-    requester = Requester(by)
     headers = [(b"content-length", b"1")] if body else []
-    known = {"type": "http", "method": method, "headers": headers, REQUESTER: requester}
+    known = {"type": "http", "method": method, "headers": headers, "client": (by, 1)}
     return known | {"path": path, "query_string": query.encode()}
 
 
@@ -232,7 +224,7 @@ def test_expensive_requests_of_a_reader_are_worked_on_one_at_a_time():
     busy, most, answered = Counter(), Counter(), Counter()
 
     async def work(scope, _receive, send):
-        each = scope[REQUESTER].key, scope["path"]
+        each = scope["client"][0], scope["path"]
         busy[each] += 1
         most[each] = max(most[each], busy[each])
         await asyncio.sleep(0.01)
@@ -244,7 +236,7 @@ def test_expensive_requests_of_a_reader_are_worked_on_one_at_a_time():
         answered[message.get("status")] += 1
 
     async def ask_all():
-        app = InFlight(work, settings=Settings(), metrics=RequestMetrics())
+        app = Limits(work, settings=Settings(), metrics=RequestMetrics())
         scopes = [asked(f"/benchmarks/digits?target={n}", by="ann") for n in range(120)]
         scopes += [asked("/compare", by="bob")] * 3 + [asked("/benchmarks/text", by="ann")] * 3
         await asyncio.gather(*(app(each, None, send) for each in scopes))
@@ -280,12 +272,12 @@ async def post_beside_a_read(path):
 
     async def ask(scope):
         async def send(message):
-            statuses.setdefault(scope[REQUESTER].key, message.get("status"))
+            statuses.setdefault(scope["client"][0], message.get("status"))
 
         await app(scope, receive, send)
 
     settings = Settings(max_requests_in_work=2, max_wait_seconds=0.2)
-    app = InFlight(work, settings=settings, metrics=RequestMetrics())
+    app = Limits(work, settings=settings, metrics=RequestMetrics())
     posts = [asyncio.create_task(ask(asked(path, "POST", by="eve", body=True))) for _ in range(10)]
     await asyncio.sleep(0)
     await ask(asked("/benchmarks/digits", by="bob"))
@@ -316,7 +308,7 @@ def test_next_expensive_request_begins_with_the_response_of_the_one_before():
             if len(begun) == 2:
                 read.set()
 
-        app = InFlight(work, settings=Settings(), metrics=RequestMetrics())
+        app = Limits(work, settings=Settings(), metrics=RequestMetrics())
         async with asyncio.timeout(10):
             await asyncio.gather(*(app(asked("/x.csv"), None, send) for _ in range(2)))
 
@@ -327,10 +319,19 @@ def test_next_expensive_request_begins_with_the_response_of_the_one_before():
 
 def test_a_count_holds_so_many_keys(monkeypatch):
     monkeypatch.setattr("server.operations.limits.MOST_KEYS", 8)
-    rates = Rates(Settings(rate_reads="4/day"))
+    statuses = set()
+
+    async def work(_scope, _receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    async def send(message):
+        statuses.add(message["status"])
+
+    limits = Limits(work, settings=Settings(rate_reads="4/day"), metrics=RequestMetrics())
     for number in range(100):
-        assert rates.wait_seconds("reads", f"key-{number}") == 0
-        assert len(rates._storage.storage) <= 8
+        asyncio.run(limits(asked("/", by=f"198.51.100.{number}"), None, send))
+        assert len(limits.counts.storage) <= 8
+    assert statuses == {200}
 
 
 def test_of_the_secrets_the_latest_are_known(client, alice, bob, monkeypatch):
