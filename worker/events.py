@@ -19,6 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from finishline.rules.errors import RuleError
+
 PR_SET_PDEATHSIG = 1
 STATUS = Path("/proc/self/status")
 PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
@@ -110,6 +112,27 @@ def answer_orders(answer: Callable[[Answer], Answer]) -> None:
     told, events = open_events()
     events.write("answer", answer=answer(told))
     end_process(0)
+
+
+def answer_or_reason(answer: Callable[[Answer], Answer]) -> None:
+    """Answer the orders of a bench: {"missing"} with a sentence where the measurement fails."""
+
+    def attempt(told: Answer) -> Answer:
+        try:
+            return answer(told)
+        except (RuleError, MemoryError) as error:
+            return {"missing": first_line(error)}
+        except Exception as error:  # noqa: BLE001 - a model's code may raise anything
+            subject = told.get("model") or told.get("reference") or "the measurement"
+            return {"missing": f"{subject}: {type(error).__name__}: {first_line(error)}"}
+
+    answer_orders(attempt)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's words, at most 300 characters."""
+    text = str(error).strip().splitlines()
+    return (text[0] if text else type(error).__name__)[:300]
 
 
 def end_process(exit_code: int) -> None:

@@ -6,11 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from finishline.rules.benchmarks.benchmark import load_benchmark
-from worker.bench import scaling
-from worker.bench.scaling import Scaling, fit_all_reduce
+from worker.commands.scale import fit_all_reduce, reckon_scaling
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 pytestmark = pytest.mark.nightly
 
 
@@ -24,32 +21,32 @@ def test_the_fit_finds_latency_and_rate_of_an_exact_all_reduce():
     assert fit.seconds(2_000_000, 2) == pytest.approx(1e-4 + 2e-3)
 
 
-def test_a_paused_step_moves_neither_the_measured_nor_the_predicted_step(monkeypatch):
-    sizes = [1024, 4194304]
+def test_a_paused_step_moves_neither_the_measured_nor_the_predicted_step():
+    points = [{"bytes": size, "seconds": 1e-4 + size / 1e9, "n": 40} for size in (1024, 4194304)]
     steps = {
         (1, 64): [2.0, 2.0, 2.0, 90.0],
         (1, 32): [1.0, 1.0, 50.0, 1.0],
         (2, 64): [1.5, 1.5, 1.5, 70.0],
     }
-
-    def measure(_, processes, batch_size, *, all_reduce=False):
-        exchanged = [0.25] * 4 if processes > 1 else [None] * 4
-        points = [{"bytes": size, "seconds": 1e-4 + size / 1e9, "n": 40} for size in sizes]
-        return {
-            "step_seconds": steps[processes, batch_size],
-            "communication_seconds": exchanged,
+    groups = {
+        (processes, batch_size): {
+            "step_seconds": seconds,
+            "communication_seconds": [0.25 if processes > 1 else None] * 4,
             "gradient_bytes": 1_000_000,
             "all_reduce": points,
         }
-
-    monkeypatch.setattr(scaling, "measure_group", measure)
-    digits = load_benchmark(BENCHMARKS / "digits.toml")
-    asked = Scaling(digits, (1, 2), strong=True, steps=4, device="cpu", data=Path())
-    one, two = scaling.run_scaling(asked, print)["points"]
+        for (processes, batch_size), seconds in steps.items()
+    }
+    one, two = reckon_scaling(groups, {1: 64, 2: 64}, 64)["points"]
     assert (one["step_seconds"], two["step_seconds"]) == (2.0, 1.5)
     assert two["speedup"] == pytest.approx(2 / 1.5)
     assert two["predicted_step_seconds"] == pytest.approx(1.0 + 1e-4 + 1e-3)
     assert two["communication_share"] == pytest.approx(0.25 / ((3 * 1.5 + 70) / 4))
+    del groups[1, 32]
+    assert reckon_scaling(groups, {1: 64, 2: 64}, 64)["absent"] == {
+        "points[0].communication_share": "nothing is exchanged",
+        "points[1].predicted_step_seconds": "the reference takes no batch of 32 in one process",
+    }
 
 
 def test_two_processes_are_compared_with_one(finishline):

@@ -12,7 +12,7 @@ from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.processes import Training, train_reference
 from finishline.cli.screen import open_console
-from worker.commands.tables import bench_table
+from worker.commands.train import reference_table
 
 pytestmark = pytest.mark.nightly
 
@@ -102,9 +102,9 @@ def test_digits_is_measured_on_this_machine_in_one_document(finishline, tmp_path
     assert document["roofs"]["all_reduce"]["value"] is None
     console = open_console()
     with console.capture() as captured:
-        console.print(bench_table(document))
+        console.print(reference_table(document))
     (line,) = [each for each in captured.get().splitlines() if each.startswith("all reduce")]
-    assert ("–" in line, "one device" in line, "None" in captured.get()) == (True, True, False)
+    assert ("–" in line, "two devices" in line, "None" in captured.get()) == (True, True, False)
 
 
 def test_short_name_of_the_data_folder(finishline, tmp_path, monkeypatch):

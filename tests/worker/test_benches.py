@@ -4,7 +4,6 @@ import json
 import math
 import socket
 import time
-from dataclasses import asdict
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -14,12 +13,12 @@ import torch
 from finishline.cli.main import main
 from finishline.rules.errors import RuleError
 from reference_models.grammar_generation import CachedByteGPT
-from worker.bench.generation import GenerationBench, figures_of, run_generation
 from worker.bench.kernel_list import read_kernels
-from worker.bench.kernels import Calls, make_calls, time_calls
-from worker.bench.model_speed import build_model, flops_of, make_step
-from worker.bench.requests import answer, arrivals_of, generate, one_by_one, serve
-from worker.machine.peak import FP32
+from worker.bench.kernels import make_call
+from worker.bench.models import build_model, flops_of, make_step
+from worker.bench.requests import answer, arrivals_of, generate, serve
+from worker.commands.generate import figures_of
+from worker.machine.clock import time_calls
 from worker.machine.precision import count_work
 
 SMALL = """schema = 1
@@ -112,9 +111,9 @@ def test_each_kernel_does_the_flops_it_is_counted_by():
     for kernel in kernels:
         if kernel.flops is None:
             continue
-        calls = make_calls(kernel, FP32, "cpu")
-        result = calls.prepare()
-        work = count_work(lambda calls=calls, result=result: calls.call(result), batch_size=1)
+        call, prepare = make_call(kernel, "cpu")
+        result = prepare()
+        work = count_work(lambda call=call, result=result: call(result), batch_size=1)
         # A fused backward pass of attention computes the scores again: five products, not four.
         again = 5 / 4 if (kernel.kind, kernel.direction) == ("attention", "backward") else 1
         assert work is not None
@@ -125,8 +124,12 @@ def test_each_kernel_does_the_flops_it_is_counted_by():
 def test_an_accelerator_is_waited_for_before_and_after_each_call_of_a_kernel(monkeypatch):
     told = []
     monkeypatch.setattr(torch.cuda, "synchronize", told.append)
-    calls = Calls(lambda _: told.append("call"), lambda: told.append("prepare"))
-    taken = time_calls(calls, seconds=0, device="cuda:1")
+
+    def prepare():
+        told.append("prepare")
+        return "call"
+
+    taken = time_calls(told.append, seconds=0, device="cuda:1", prepare=prepare)
     assert len(taken) == 1
     assert told == ["prepare", "cuda:1", "call", "cuda:1"] * 2  # The first one warms up.
 
@@ -257,8 +260,8 @@ def test_a_model_is_measured_as_one_document(models, tmp_path, capfd):
     ("arguments", "said"),
     [
         (["hf:FacebookAI/roberta-base"], "to be downloaded"),
-        (["hf:unheard"], "expected hf:roberta"),
-        (["gone.py:model"], "no Python file 'gone.py'"),
+        (["hf:unheard"], "expected torchvision:NAME, hf:roberta or FILE.py:FUNCTION"),
+        (["gone.py:model"], "'gone.py:model' names no Python file"),
         (["FILE:broken"], "KeyError: 'no such layer'"),
         (["FILE:encoder", "--precision", "tf32", "--device", "cpu"], "no arithmetic in tf32"),
         (["FILE:encoder", "--precision", "fp8", "--device", "cpu"], "no arithmetic in fp8"),
@@ -424,7 +427,7 @@ def test_a_request_waits_for_those_before_it_and_shares_a_batch_with_those_besid
     assert done[2][2] >= 0.02
     assert done[3][2] >= 0.21
     calls.clear()
-    alone = one_by_one(run, 2)
+    alone = serve(run, [0.0, 0.0], batch_size=1, in_turn=True)
     assert calls == [(0, 1), (1, 1)]
     assert alone[1][0] >= 0.01
 
@@ -439,23 +442,23 @@ def test_arrivals_at_a_server_are_a_poisson_process():
     assert arrivals_of({"scenario": "offline", "requests": 2}) == [0.0, 0.0]
 
 
-def test_figures_are_those_reckoned_by_hand_and_p99_is_judged_of_few_requests():
-    asked = GenerationBench(
-        "grammar", "server", "cpu", rate=2.0, p99_seconds=3.0, output_tokens=3, requests=2
-    )
-    requests = [(0.0, 0.5, 1.5), (1.0, 2.5, 4.0)]
-    found = figures_of(requests, asked)
+def test_figures_are_those_reckoned_by_hand():
+    found = figures_of([(0.0, 0.5, 1.5), (1.0, 2.5, 4.0)], 3)
     assert found["ttft_seconds"]["mean"] == pytest.approx(1.0)
     assert found["tpot_seconds"]["mean"] == pytest.approx((0.5 + 0.75) / 2)
     assert found["latency_seconds"]["mean"] == pytest.approx((1.5 + 3.0) / 2)
     assert (found["tokens_per_second"], found["requests_per_second"]) == (6 / 4, 2 / 4)
-    for last, met in ((4.0, True), (4.01, False)):
-        moved = [requests[0], (1.0, 2.5, last)]
-        told = run_generation(asked, lambda *_, moved=moved: {"requests": moved}, print)[
-            "generation"
-        ]
-        assert told["p99_met"] is met
-        assert told["results"][0]["latency_seconds"]["p99"] is None
+
+
+@pytest.mark.parametrize(("last", "met"), [(4.0, True), (4.01, False)])
+def test_p99_is_judged_of_few_requests(last, met, monkeypatch, capfd):
+    requests = [(0.0, 0.5, 1.5), (1.0, 2.5, last)]
+    monkeypatch.setattr("worker.commands.generate.ask", lambda *_, **__: {"requests": requests})
+    given = "grammar --scenario server --rate 2 --p99-seconds 3 --requests 2 --device cpu --json"
+    assert main(["bench", "generate", *given.split()]) == 0
+    told = json.loads(capfd.readouterr().out)["generation"]
+    assert told["p99_met"] is met
+    assert told["results"][0]["latency_seconds"]["p99"] is None
 
 
 @pytest.fixture
@@ -486,9 +489,9 @@ def test_a_model_of_ones_own_answers_as_one_document(own, capfd):
     [("forgetful", "answers without past_key_values"), ("plain", "cannot be called as transf")],
 )
 def test_a_model_that_does_not_generate_is_refused(own, function, said):
-    asked = GenerationBench(f"{own}:{function}", "offline", "cpu")
+    orders = {"model": f"{own}:{function}", "precision": "fp32", "kv_cache": True}
     with pytest.raises(RuleError, match=said):
-        answer(asdict(asked) | {"batch_size": 1})
+        answer(orders | {"device": "cpu", "batch_size": 1, "prompt_tokens": 4, "output_tokens": 1})
 
 
 @pytest.mark.parametrize(
@@ -512,4 +515,4 @@ def test_wrong_use_is_one_sentence(arguments, said, capfd):
     assert main(["bench", "generate", *arguments.split(), "--device", "cpu"]) != 0
     found = capfd.readouterr().err
     assert said in found
-    assert len(found.strip().splitlines()) <= 2  # The second has the field.
+    assert len(found.strip().splitlines()) == 1

@@ -1,9 +1,11 @@
 """Benches: throughput, utilisation and seconds of exchange, on clocks that play a noisy host."""
 
+import json
 import logging
 import os
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,14 +14,12 @@ import torch
 from torch import nn
 
 from finishline.cli.main import main
-from finishline.rules.benchmarks.benchmark import load_benchmark
+from finishline.rules.measurements import RunTelemetry
 from finishline.rules.run import Phase
-from reference_models import DataSetError
 from reference_models.digits import DigitsConfig, synthetic
-from worker.bench.runs import BenchError, ReferenceBench, run_reference
-from worker.bench.throughput import ROUNDS, answer, bench, measure_throughput
+from worker.bench.throughput import ROUNDS, answer, measure_throughput
 from worker.child import EXCHANGE_MODULE, Communication
-from worker.child_process import measure_apart
+from worker.child_process import ChildError, measure_apart
 from worker.machine.precision import count_work
 
 
@@ -101,7 +101,20 @@ def test_an_interrupted_measurement_leaves_no_process(module, tmp_path):
     assert not Path(f"/proc/{pids[0]}").exists()
 
 
-DIGITS = Path(__file__).parents[2] / "benchmarks" / "digits.toml"
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("from reference_models import DataSetError as E; raise E('no data')", "no data"),
+        ("raise MemoryError('cpu ran out of memory')", "cpu ran out of memory"),
+        ("raise KeyError('no layer')", "own.py:model: KeyError: 'no layer'"),
+    ],
+)
+def test_a_bench_that_fails_answers_with_a_sentence(module, error, said):
+    body = f"def answer(told):\n    {error}\nfrom worker.events import answer_or_reason\n"
+    name = module(body + "answer_or_reason(answer)\n")
+    assert measure_apart(name, {"model": "own.py:model"}, 30.0) == {"missing": said}
+
+
 THROUGHPUT = {
     "items_per_second": 6400.0,
     "slowest": 6000.0,
@@ -114,11 +127,11 @@ ANSWERS = {
     "worker.bench.throughput": {
         "training": THROUGHPUT,
         "inference": THROUGHPUT,
-        "telemetry": {"readings": 0},
+        "telemetry": asdict(RunTelemetry()),
         "steps_per_epoch": 18,
     },
     "worker.machine.precision": {
-        "precision": {"lowest": "fp32"},
+        "precision": {"lowest": "fp32", "scope": "one training step"},
         "work": {"batch_size": 64, "step_flops": 1e9, "step_bytes": 1e7},
     },
     "worker.machine.peak": {
@@ -131,13 +144,32 @@ ANSWERS = {
 }
 
 
-def result(answers, batch_size=64):
-    asked = ReferenceBench(load_benchmark(DIGITS), {"batch_size": batch_size}, "cpu", 1, 5.0)
-    return run_reference(asked, lambda module, *_: answers[module], print)
+@pytest.fixture
+def benched(monkeypatch, capfd):
+    """Exit code, document and error of `bench train digits` over the answers of its processes."""
+
+    def run(answers, batch_size=64):
+        def answer_of(module, *_, **__):
+            if answers[module] is None:
+                raise ChildError("took longer than 140 s and was stopped")
+            return answers[module]
+
+        def measured(module, *_, **__):
+            return answers[module]
+
+        monkeypatch.setattr("worker.commands.measuring.answer_of", answer_of)
+        for place in ("measuring", "train"):
+            monkeypatch.setattr(f"worker.commands.{place}.measure_apart", measured)
+        given = ["digits", "--set", f"batch_size={batch_size}", "--device", "cpu", "--json"]
+        code = main(["bench", "train", *given])
+        told = capfd.readouterr()
+        return code, json.loads(told.out or "{}"), told.err
+
+    return run
 
 
-def test_utilisation_and_time_to_the_target_follow_from_what_is_measured():
-    found = result(ANSWERS)
+def test_utilisation_and_time_to_the_target_follow_from_what_is_measured(benched):
+    _, found, _ = benched(ANSWERS)
     # 1 GFLOP in 10 ms are 0.1 TFLOP/s, of the 0.4 that a convolution reaches here.
     assert found["roofline"]["utilisation"] == pytest.approx(0.25)
     assert found["roofline"]["intensity"] == pytest.approx(100.0)
@@ -147,11 +179,12 @@ def test_utilisation_and_time_to_the_target_follow_from_what_is_measured():
     assert aim["epochs"] == pytest.approx(7.67, abs=0.01)
     assert aim["epoch_seconds"] == pytest.approx(0.18)
     assert aim["training_seconds"] == pytest.approx(0.18 * aim["epochs"])
-    assert result(ANSWERS, batch_size=48)["to_target"] is None
+    assert benched(ANSWERS, batch_size=48)[1]["to_target"] is None
 
 
-def test_without_audit_or_roofs_the_throughput_stands_alone():
-    found = result(ANSWERS | {"worker.machine.precision": None, "worker.machine.peak": None})
+def test_without_audit_or_roofs_the_throughput_stands_alone(benched):
+    absent = dict.fromkeys(("worker.machine.precision", "worker.machine.peak"))
+    _, found, _ = benched(ANSWERS | absent)
     assert found["training"]["items_per_second"] == 6400.0
     assert (found["precision"], found["work"], found["roofline"]) == (None, None, None)
     assert found["roofs"] == {}
@@ -160,13 +193,14 @@ def test_without_audit_or_roofs_the_throughput_stands_alone():
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (None, "failed or took too long"),
+        (None, "digits was not measured: its process took longer than 140 s"),
         ({"missing": "the reference digits offers no synthetic step"}, "no synthetic step"),
     ],
 )
-def test_without_a_throughput_there_is_no_result(answer, said):
-    with pytest.raises(BenchError, match=said):
-        result(ANSWERS | {"worker.bench.throughput": answer})
+def test_without_a_throughput_there_is_no_result(benched, answer, said):
+    code, _, error = benched(ANSWERS | {"worker.bench.throughput": answer})
+    assert code == 1
+    assert said in error
 
 
 @pytest.mark.parametrize(
@@ -196,65 +230,58 @@ class Host:
     def wait(self):
         self.waits += 1
 
-    def clock(self):
-        return self.now
 
+@pytest.fixture
+def measured(monkeypatch):
+    def measure(host, seconds=7.0):
+        clock = SimpleNamespace(perf_counter=lambda: host.now)
+        monkeypatch.setattr("worker.bench.throughput.time", clock)
+        monkeypatch.setattr("worker.bench.throughput.synchronise", lambda device: host.wait())
+        return measure_throughput(host.call, items=64, seconds=seconds, device="cpu")
 
-def measured(host, **settings):
-    return measure_throughput(
-        host.call,
-        items_per_call=64,
-        synchronise=host.wait,
-        clock=host.clock,
-        **({"seconds": 7.0} | settings),
-    )
+    return measure
 
 
 @pytest.mark.parametrize(
     ("each", "asked", "calls"),
     [(0.125, 7.0, 56), (3.0, 7.0, 2), (100.0, 1.0, 1)],  # One is longer than the time.
 )
-def test_it_takes_about_as_long_as_asked_and_waits_at_the_edges_alone(each, asked, calls):
+def test_it_takes_about_as_long_as_asked_and_waits_at_the_edges_alone(measured, each, asked, calls):
     host = Host(seconds=each)
     found = measured(host, seconds=asked)
-    assert (found.calls, found.seconds_per_call) == (calls, pytest.approx(each))
-    assert found.items_per_second == pytest.approx(64 / each)
+    assert (found["calls"], found["seconds_per_call"]) == (calls, pytest.approx(each))
+    assert found["items_per_second"] == pytest.approx(64 / each)
     # After the first call, after the warm-up, after a step that tells how long it takes.
     assert host.waits == 3 + min(ROUNDS, calls)
 
 
-def test_rounds_beside_a_busy_neighbour_do_not_move_the_median():
+def test_rounds_beside_a_busy_neighbour_do_not_move_the_median(measured):
     found = measured(Host(seconds=0.1, disturbed=[1, 4, 6]))
-    assert found.items_per_second == pytest.approx(640)
-    assert found.slowest == pytest.approx(64)
-    assert found.fastest == pytest.approx(640)
+    assert found["items_per_second"] == pytest.approx(640)
+    assert found["slowest"] == pytest.approx(64)
+    assert found["fastest"] == pytest.approx(640)
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (DataSetError("torchvision cannot be used here"), "torchvision cannot be used here"),
-        (MemoryError("no room"), "a batch of 64 does not fit into the memory of cpu"),
-        (RuntimeError("[enforce fail] can't allocate memory"), "choose a smaller one with --set"),
-    ],
+    "error", [MemoryError("no room"), RuntimeError("[enforce fail] can't allocate memory")]
 )
-def test_what_cannot_be_measured_is_said_in_a_sentence(monkeypatch, error, said):
+def test_a_step_too_large_for_the_memory_names_its_batch(monkeypatch, error):
+    def refuse(*_):
+        raise error
+
     told = {"reference": "digits", "hyperparameters": {"batch_size": 64}, "device": "cpu"}
-    monkeypatch.setattr("worker.bench.throughput.bench", lambda told: raise_(error))
-    assert said in answer(told)["missing"]
-
-
-def raise_(error):
-    raise error
+    monkeypatch.setattr("worker.bench.throughput.synthetic_of", refuse)
+    with pytest.raises(MemoryError, match="cpu ran out of memory at a batch size of 64"):
+        answer(told | {"seconds": 1.0})
 
 
 def test_the_digits_reference_trains_and_infers_on_made_up_data():
     told = {"reference": "digits", "hyperparameters": {}, "device": "cpu", "seconds": 0.01}
-    answer = bench(told)
-    assert answer["training"]["items_per_call"] == 64
-    assert answer["inference"]["items_per_call"] == 599
-    assert answer["steps_per_epoch"] == 18  # 1198 // 64
-    assert answer["telemetry"]["memory_peak_bytes"] > 2**20
+    found = answer(told)
+    assert found["training"]["items_per_call"] == 64
+    assert found["inference"]["items_per_call"] == 599
+    assert found["steps_per_epoch"] == 18  # 1198 // 64
+    assert found["telemetry"]["memory_peak_bytes"] > 2**20
 
 
 def test_a_matmul_has_two_flops_for_each_product_and_moves_its_operands_and_result():

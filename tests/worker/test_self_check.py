@@ -1,31 +1,24 @@
 """A worker's measurements of itself: canaries, roofs and probes."""
 
-import itertools
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from finishline.client.transport import FinishlineError
 from finishline.devices import hardware_class_of
+from finishline.rules.errors import RuleError
 from finishline.rules.measurements import ProbeAnswer
 from tests.support.processes import wait_for
+from worker.bench.kernels import BF16, FP32, TF32, types_of
 from worker.child_process import measure_apart
 from worker.machine import peak as roofs
-from worker.machine.canary import best_seconds, canary_gflops
-from worker.machine.peak import (
-    BF16,
-    FP32,
-    TF32,
-    Device,
-    Roofs,
-    Shapes,
-    all_reduce_bus_rate,
-    find_device,
-    types_of,
-)
+from worker.machine.canary import canary_gflops
+from worker.machine.clock import time_calls
+from worker.machine.peak import Shapes, all_reduce_bus_rate, measure_figures
 from worker.machine.probe import probe
 from worker.machine.self_check import SelfCheck
 from worker.state import WorkerState
@@ -250,13 +243,22 @@ def test_a_good_reading_after_one_attempt_is_the_next_ones_before(self_check, se
 
 
 @pytest.mark.parametrize(
-    ("steps", "seconds", "best"),
-    [((3.0, 1.0, 8.0, 2.0), 14.0, 1.0), ((9.0,), 0.5, 9.0)],  # One longer than the time.
+    ("seconds", "each", "timed"),
+    # Five calls warm up, fewer where they take longer than the time. At least one is timed.
+    [(14.0, 2.0, 7), (6.0, 2.0, 3), (0.5, 9.0, 1)],
 )
-def test_the_best_of_all_times_counts_whatever_disturbs_the_others(steps, seconds, best):
-    ends = list(itertools.accumulate(steps))
-    ticks = iter([0.0, *itertools.chain(*zip([0.0, *ends], ends, strict=False))])
-    assert best_seconds(lambda: None, seconds=seconds, clock=lambda: next(ticks)) == best
+def test_calls_are_timed_until_the_time_is_up_after_a_warm_up(monkeypatch, seconds, each, timed):
+    now = [0.0]
+    clock = SimpleNamespace(perf_counter=lambda: now[0])
+    monkeypatch.setattr("worker.machine.clock.time", clock)
+    calls = []
+
+    def call(_):
+        calls.append(1)
+        now[0] += each
+
+    assert time_calls(call, seconds=seconds) == [each] * timed
+    assert len(calls) == timed + min(5, timed)
 
 
 def test_the_figure_is_that_of_the_best_product_of_float32(monkeypatch):
@@ -265,7 +267,7 @@ def test_the_figure_is_that_of_the_best_product_of_float32(monkeypatch):
         "worker.machine.canary.np.matmul", lambda *both, out: multiplied.append(both)
     )
     monkeypatch.setattr(
-        "worker.machine.canary.best_seconds", lambda step, *, seconds: step() or 1e-3
+        "worker.machine.canary.time_calls", lambda call, *, seconds: [call(None) or 1e-3, 8.0]
     )
     # A product of two matrices of n x n takes 2 n^3 operations: 2 * 256^3 in a millisecond.
     assert canary_gflops() == pytest.approx(33.554432)
@@ -293,7 +295,7 @@ def small(monkeypatch):
 
 @pytest.mark.usefixtures("small")
 def test_every_roof_of_a_processor_is_measured_and_says_how():
-    figures = Roofs(find_device("cpu"), seconds_each=0.01).figures()
+    figures = measure_figures("cpu", seconds_each=0.01)
     assert ROOF_NAMES | {"copy", "launch_latency"} == {
         name for name, figure in figures.items() if figure.value is not None
     }
@@ -301,43 +303,43 @@ def test_every_roof_of_a_processor_is_measured_and_says_how():
     assert "best of 2 shapes" in figures["gemm_fp32"].how
     assert figures["all_reduce"].how.startswith("absent: ")
     assert "the processor's memory" in figures["host_to_device"].how
-    assert set(Roofs(find_device("cpu"), seconds_each=0.01).figures(only=("copy",))) == {"copy"}
-    late = Roofs(find_device("cpu"), seconds_each=0.01).figures(limit_seconds=-1.0)
+    assert set(measure_figures("cpu", seconds_each=0.01, only=("copy",))) == {"copy"}
+    late = measure_figures("cpu", seconds_each=0.01, limit_seconds=-1.0)
     assert {figure.value for figure in late.values()} == {None}
 
 
 @pytest.mark.usefixtures("small")
 def test_the_best_shape_is_the_roof(monkeypatch):
-    times = {16: 1e-6, 32: 1e-4}  # 2 * 16^3 / 1 us = 8.192 GFLOP/s, 2 * 32^3 / 100 us = 0.655
-
-    def played(self, step, *, seconds):
-        return times[step().shape[0]]
-
-    monkeypatch.setattr(Roofs, "_best", played)
-    found = Roofs(find_device("cpu")).figures(only=("gemm_fp32",))["gemm_fp32"]
+    # 2 * 16^3 / 1 us = 8.192 GFLOP/s, 2 * 32^3 / 100 us = 0.655
+    times = {16: [1.0, 1e-6], 32: [1e-4, 1.0]}
+    monkeypatch.setattr(roofs, "time_kernel", lambda kernel, *_, **__: times[kernel.shape["m"]])
+    found = measure_figures("cpu", only=("gemm_fp32",))["gemm_fp32"]
     assert found.value == pytest.approx(8.192e-3)
     assert found.how.startswith("matmul 16 x 16")
 
 
 @pytest.mark.usefixtures("small")
 def test_flops_of_a_convolution_are_two_for_each_product(monkeypatch):
-    monkeypatch.setattr(Roofs, "_best", lambda self, step, *, seconds: 1e-6 * step().shape[0])
-    found = Roofs(find_device("cpu")).figures(only=("convolution_fp32",))["convolution_fp32"]
+    monkeypatch.setattr(roofs, "time_kernel", lambda kernel, *_, **__: [1e-6 * kernel.shape["n"]])
+    found = measure_figures("cpu", only=("convolution_fp32",))["convolution_fp32"]
     assert found.value == pytest.approx(2 * 4 * 4 * 9 * 8 * 8 / 1e-6 / 1e12)
 
 
 @pytest.mark.usefixtures("small")
-def test_an_accelerator_is_waited_for_and_what_it_lacks_is_absent():
-    """A device that takes the paths of an accelerator and computes on the processor."""
-    waits = []
-    device = Device("cuda", "cpu", 1, (9, 0), lambda: waits.append(1))
-    figures = Roofs(device, seconds_each=0.01).figures()
+def test_what_an_accelerator_lacks_is_absent_with_its_reason(monkeypatch):
+    """A device that takes the paths of an accelerator, on a machine without one."""
+    monkeypatch.setattr(roofs, "check_device", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+
+    def refuse(kernel, *_, **__):
+        raise RuleError(f"{kernel.words} was not measured")
+
+    monkeypatch.setattr(roofs, "time_kernel", refuse)
+    figures = measure_figures("cuda:0", seconds_each=0.01)
     assert {"gemm_tf32", "gemm_fp16", "gemm_fp8", "convolution_tf32"} <= set(figures)
     assert "convolution_fp8" not in figures
-    assert waits
-    # A processor has no pinned memory to send from, as an accelerator without a driver has none.
-    assert figures["host_to_device"].value is None
-    assert figures["host_to_device"].how.startswith("absent: ")
+    assert {figure.value for figure in figures.values()} == {None}
+    assert all(figure.how.startswith("absent: ") for figure in figures.values())
 
 
 @pytest.mark.parametrize(
@@ -351,7 +353,8 @@ def test_an_accelerator_is_waited_for_and_what_it_lacks_is_absent():
 )
 def test_types_follow_the_compute_capability(monkeypatch, capability, hip, names):
     monkeypatch.setattr(torch.version, "hip", hip)
-    assert [kind.name for kind in types_of("cuda", capability)] == names.split()
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert [kind.name for kind in types_of("cuda:0")] == names.split()
 
 
 def test_float32_is_tf32_only_while_it_is_switched_on():
@@ -367,21 +370,6 @@ def test_float32_is_tf32_only_while_it_is_switched_on():
 def test_a_link_carries_two_parts_less_those_that_stay():
     # nccl-tests: 8 ranks, 1 GB in 10 ms: algorithm bandwidth 100 GB/s, bus bandwidth 175 GB/s.
     assert all_reduce_bus_rate(1e9, 8, 0.01) == pytest.approx(175e9)
-
-
-@pytest.mark.parametrize("there", [False, True])
-def test_the_device_that_is_measured_is_the_one_that_is_waited_for(monkeypatch, there):
-    waited = []
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: there)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda name: (9, 0))
-    monkeypatch.setattr(torch.cuda, "synchronize", waited.append)
-    if not there:
-        with pytest.raises(RuntimeError, match="'cuda:1' was asked for"):
-            find_device("cuda:1")
-        return
-    find_device("cuda:1").synchronise()
-    assert waited == ["cuda:1"]
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,7 @@ import pytest
 
 from finishline.rules.run import Clock, Phase
 from worker.events import accelerator_peak_bytes, resident_peak_bytes
-from worker.machine.probe import (
-    accelerator_facts,
-    container_id,
-    describe_surroundings,
-    numa_nodes,
-    processor_power_limit,
-)
+from worker.machine.probe import accelerator_facts, describe_surroundings
 from worker.machine.sensors import Reading, Telemetry, open_nvml, open_powercap, open_sensors
 
 
@@ -248,9 +242,8 @@ def test_container_nodes_governor_and_limit_are_read_from_the_host(tmp_path):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
 
-    assert (container_id(tmp_path), numa_nodes(tmp_path)) == (None, None)
-    assert processor_power_limit(tmp_path) is None
-    assert describe_surroundings(root=tmp_path)["governor"] is None
+    names = ("container", "numa_nodes", "governor", "processor_power_limit")
+    assert [describe_surroundings(root=tmp_path)[name] for name in names] == [None] * 4
     write("proc/self/cgroup", "0::/system.slice/docker-" + "ab" * 32 + ".scope\n")
     for node in range(11):
         write(f"sys/devices/system/node/node{node}/cpulist", f"{node}\n")
@@ -261,7 +254,7 @@ def test_container_nodes_governor_and_limit_are_read_from_the_host(tmp_path):
     assert (found["governor"], found["processor_power_limit"]) == ("performance", "350 W")
     assert found["image_digest"] == "sha256:1"
     assert found["kernel"]
-    assert numa_nodes(tmp_path).endswith("9: 9, 10: 10")
+    assert found["numa_nodes"].endswith("9: 9, 10: 10")
 
 
 @pytest.mark.parametrize(

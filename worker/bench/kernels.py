@@ -1,7 +1,7 @@
 """Seconds of single kernels, in a process of its own: `python -m worker.bench.kernels`."""
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,37 +9,67 @@ import torch
 from pydantic import TypeAdapter
 from torch import Tensor, nn
 
-from worker.bench.kernel_list import Kernel, Shape
-from worker.bench.model_speed import ARITHMETIC, repeat, warm_up
-from worker.bench.runs import BenchError
-from worker.events import answer_orders
-from worker.machine.latency import first_line, synchronise
-from worker.machine.peak import (
-    FP8,
-    LAUNCHES,
-    Arithmetic,
-    Device,
-    find_device,
-    fp8_product,
-    types_of,
-)
+from finishline.rules.errors import RuleError
+from reference_models.distributed import check_device
+from worker.bench.kernel_list import Kernel
+from worker.events import answer_or_reason, first_line
+from worker.machine.clock import time_calls
+
+LAUNCHES = 200
+Call = Callable[[Any], object]
+Forward = Callable[[], Tensor]
 
 
 @dataclass(frozen=True)
-class Calls:
-    """A kernel as it is timed: `call` gets the result of `prepare`, which is not timed."""
+class Arithmetic:
+    """One kind of floating-point arithmetic. `tf32` may shorten the operands of float32.
 
-    call: Callable[[object], object]
-    prepare: Callable[[], object] = lambda: None
-    repeats: int = 1
+    NVIDIA's accelerators have it from a compute `capability` on.
+    """
+
+    name: str
+    dtype: torch.dtype
+    tf32: bool = False
+    capability: tuple[int, int] = (0, 0)
+
+    @contextlib.contextmanager
+    def switched_on(self) -> Iterator[None]:
+        """Within it float32 means this arithmetic and no other."""
+        matmul, convolution = torch.backends.cuda.matmul, torch.backends.cudnn
+        before = matmul.allow_tf32, convolution.allow_tf32
+        matmul.allow_tf32 = convolution.allow_tf32 = self.tf32
+        try:
+            yield
+        finally:
+            matmul.allow_tf32, convolution.allow_tf32 = before
 
 
-def make_calls(kernel: Kernel, arithmetic: Arithmetic, device: str) -> Calls:
-    """The calls of a kernel other than an all-reduce, on random numbers."""
+FP32 = Arithmetic("fp32", torch.float32)
+TF32 = Arithmetic("tf32", torch.float32, tf32=True, capability=(8, 0))
+BF16 = Arithmetic("bf16", torch.bfloat16, capability=(8, 0))
+FP16 = Arithmetic("fp16", torch.float16)
+FP8 = Arithmetic("fp8", torch.float8_e4m3fn, capability=(8, 9))
+ARITHMETIC = {each.name: each for each in (FP32, TF32, BF16, FP16, FP8)}
+
+
+def types_of(device: str) -> list[Arithmetic]:
+    """Types that the peak of a device is measured in. AMD's never shorten float32 to TF32."""
+    if not device.startswith("cuda"):
+        return [FP32, BF16]
+    capability = torch.cuda.get_device_capability(device)
+    known = [each for each in ARITHMETIC.values() if capability >= each.capability]
+    return [each for each in known if each is not TF32 or torch.version.hip is None]
+
+
+def make_call(
+    kernel: Kernel, device: str, *, layout: torch.memory_format = torch.contiguous_format
+) -> tuple[Call, Callable[[], object]]:
+    """A kernel other than an all-reduce on random numbers, and what prepares each call, untimed."""
+    shape = kernel.shape
     if kernel.kind == "copy":
-        source = torch.ones(kernel.shape["bytes"] // 4, device=device)
+        source = torch.ones(shape["bytes"] // 4, device=device)
         target = torch.empty_like(source)
-        return Calls(lambda _: target.copy_(source))
+        return lambda _: target.copy_(source), lambda: None
     if kernel.kind == "launch":
         number = torch.zeros(1, device=device)
 
@@ -47,135 +77,103 @@ def make_calls(kernel: Kernel, arithmetic: Arithmetic, device: str) -> Calls:
             for _ in range(LAUNCHES):
                 number.add_(1)
 
-        return Calls(launch, repeats=LAUNCHES)
-    if arithmetic.name == "fp8":
-        left, right = _operands(kernel.shape, torch.float32, device)
-        product = fp8_product(left, right.t())
-        return Calls(lambda _: product())
-    forward, operands = _MAKERS[kernel.kind](kernel.shape, arithmetic.dtype, device)
+        return launch, lambda: None
+    forward, operands = _forward(kernel, device, layout)
     if kernel.direction == "forward":
-        return Calls(lambda _: _without_gradients(forward))
+        return lambda _: _without_gradients(forward), lambda: None
     for operand in operands:
         operand.requires_grad_(True)
     gradient = torch.ones_like(_without_gradients(forward))
-    return Calls(lambda result: torch.autograd.grad(result, operands, gradient), forward)
+    return lambda result: torch.autograd.grad(result, operands, gradient), forward
 
 
-def _without_gradients(forward: Callable[[], Tensor]) -> Tensor:
+def _without_gradients(forward: Forward) -> Tensor:
     with torch.no_grad():
         return forward()
 
 
-Made = tuple[Callable[[], Tensor], list[Tensor]]
+def _forward(
+    kernel: Kernel, device: str, layout: torch.memory_format
+) -> tuple[Forward, list[Tensor]]:
+    """The forward pass of a kernel, and the operands that a backward pass has gradients of."""
+    shape, dtype = kernel.shape, ARITHMETIC[kernel.precision].dtype
+
+    def drawn(*sizes: str) -> Tensor:
+        return torch.randn([shape[size] for size in sizes], device=device).to(dtype)
+
+    if kernel.kind == "gemm":
+        left, right = drawn("m", "k"), drawn("k", "n")
+        if kernel.precision == FP8.name:
+            return _fp8_product(left, right), []
+        return lambda: left @ right, [left, right]
+    if kernel.kind == "convolution":
+        x = drawn("n", "c", "h", "w").to(memory_format=layout)
+        filters = drawn("k", "c", "r", "s").to(memory_format=layout)
+        padding, stride = shape["padding"], shape["stride"]
+        return lambda: torch.conv2d(x, filters, stride=stride, padding=padding), [x, filters]
+    if kernel.kind == "attention":
+        lengths = ("query", "key", "key")
+        operands = [drawn("batch", "heads", length, "head_dim") for length in lengths]
+        attend = nn.functional.scaled_dot_product_attention
+        return lambda: attend(*operands, is_causal=bool(shape["causal"])), operands
+    layer = {"lstm": nn.LSTM, "gru": nn.GRU}[kernel.kind](shape["hidden"], shape["hidden"])
+    layer.to(device, dtype)
+    x = drawn("steps", "batch", "hidden")
+    return lambda: layer(x)[0], [x, *layer.parameters()]
 
 
-def _operands(shape: Shape, dtype: torch.dtype, device: str) -> tuple[Tensor, Tensor]:
-    m, n, k = (shape[name] for name in "mnk")
-    left = torch.randn(m, k, device=device).to(dtype)
-    return left, torch.randn(k, n, device=device).to(dtype)
+def _fp8_product(left: Tensor, right: Tensor) -> Forward:
+    """A matmul of two matrices in float8, with a scale of one. The result is in bfloat16."""
+    one = torch.ones((), device=left.device)
+    by_columns = right.t().contiguous().t()  # As the kernels want the second one.
+    return lambda: torch._scaled_mm(
+        left, by_columns, scale_a=one, scale_b=one, out_dtype=torch.bfloat16
+    )
 
 
-def _gemm(shape: Shape, dtype: torch.dtype, device: str) -> Made:
-    left, right = _operands(shape, dtype, device)
-    return lambda: left @ right, [left, right]
-
-
-def _convolution(shape: Shape, dtype: torch.dtype, device: str) -> Made:
-    n, c, h, w, k, r, s = (shape[name] for name in "nchwkrs")
-    x = torch.randn(n, c, h, w, device=device).to(dtype)
-    filters = torch.randn(k, c, r, s, device=device).to(dtype)
-    padding, stride = shape["padding"], shape["stride"]
-    return lambda: torch.conv2d(x, filters, stride=stride, padding=padding), [x, filters]
-
-
-def _recurrent(layer: type[nn.RNNBase]) -> Callable[[Shape, torch.dtype, str], Made]:
-    def make(shape: Shape, dtype: torch.dtype, device: str) -> Made:
-        hidden, batch, steps = shape["hidden"], shape["batch"], shape["steps"]
-        module = layer(hidden, hidden).to(device, dtype)
-        x = torch.randn(steps, batch, hidden, device=device).to(dtype)
-        return lambda: module(x)[0], [x, *module.parameters()]
-
-    return make
-
-
-def _attention(shape: Shape, dtype: torch.dtype, device: str) -> Made:
-    def heads_of(length: int) -> Tensor:
-        size = shape["batch"], shape["heads"], length, shape["head_dim"]
-        return torch.randn(size, device=device).to(dtype)
-
-    operands = [heads_of(shape[name]) for name in ("query", "key", "key")]
-    causal = bool(shape["causal"])
-    attend = nn.functional.scaled_dot_product_attention
-    return lambda: attend(*operands, is_causal=causal), operands
-
-
-_MAKERS: dict[str, Callable[[Shape, torch.dtype, str], Made]] = {
-    "gemm": _gemm,
-    "convolution": _convolution,
-    "lstm": _recurrent(nn.LSTM),
-    "gru": _recurrent(nn.GRU),
-    "attention": _attention,
-}
-
-
-def time_calls(calls: Calls, *, seconds: float, device: str) -> list[float]:
-    """Seconds of each call until the time is up, at least one, after a warm-up."""
-
-    def timed() -> float:
-        prepared = calls.prepare()
-        synchronise(device)
-        begun = time.perf_counter()
-        calls.call(prepared)
-        synchronise(device)
-        return (time.perf_counter() - begun) / calls.repeats
-
-    warm_up(timed, seconds=seconds)
-    return repeat(timed, seconds=seconds)
-
-
-def check_device(kernels: Sequence[Kernel], device: Device) -> None:
-    """Raise BenchError for a kernel that the device or torch lacks, before any is timed."""
-    if device.kind == "cpu":
+def check_kernels(kernels: Sequence[Kernel], device: str) -> None:
+    """Raise RuleError for a kernel that the device or torch lacks, before any is timed."""
+    check_device(device)
+    if not device.startswith("cuda"):
         return  # Precisions of a processor were checked before torch was loaded.
-    known = {each.name for each in types_of(device.kind, device.capability)}
+    known = {each.name for each in types_of(device)}
     for kernel in kernels:
         if kernel.precision not in known:
-            raise BenchError(
-                f"{device.where} has no arithmetic in {kernel.precision}; "
-                f"expected precisions of {', '.join(sorted(known))}"
+            raise RuleError(
+                f"{device} has no arithmetic in {kernel.precision}",
+                expected=f"precisions of {', '.join(sorted(known))}",
             )
         if kernel.precision == FP8.name and (kernel.kind, kernel.direction) != ("gemm", "forward"):
-            raise BenchError(
+            raise RuleError(
                 f"torch has no {kernel.kind} {kernel.direction} in fp8; "
                 "put gemm forward in fp8 into a list of its own"
             )
-        if kernel.kind == "all_reduce" and kernel.shape["processes"] > device.count:
-            raise BenchError(
-                f"{kernel.words} needs as many accelerators, and there are {device.count}"
-            )
+
+
+def time_kernel(
+    kernel: Kernel,
+    device: str,
+    seconds: float,
+    *,
+    layout: torch.memory_format = torch.contiguous_format,
+) -> list[float]:
+    """Seconds of each call. Raises RuleError with the kernel's name."""
+    try:
+        with ARITHMETIC[kernel.precision].switched_on():
+            call, prepare = make_call(kernel, device, layout=layout)
+            taken = time_calls(call, seconds=seconds, device=device, prepare=prepare)
+    except (RuntimeError, MemoryError, NotImplementedError, TypeError, AttributeError) as error:
+        raise RuleError(f"{kernel.words} was not measured: {first_line(error)}") from error
+    return [each / LAUNCHES for each in taken] if kernel.kind == "launch" else taken
 
 
 def answer(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Seconds of each call of each kernel, or the sentence why one cannot be run."""
+    """Seconds of each call of each kernel."""
     torch.backends.cudnn.benchmark = True
-    kernels = TypeAdapter(tuple[Kernel, ...]).validate_python(told["kernels"])
-    try:
-        check_device(kernels, find_device(told["device"]))
-        return {"seconds": [time_kernel(each, told["device"], told["seconds"]) for each in kernels]}
-    except (BenchError, RuntimeError) as error:
-        return {"missing": first_line(error)}
-
-
-def time_kernel(kernel: Kernel, device: str, seconds: float) -> list[float]:
-    """Seconds of each call. Raises BenchError with the kernel's name."""
-    arithmetic = ARITHMETIC.get(kernel.precision, FP8)
-    try:
-        with arithmetic.switched_on():
-            calls = make_calls(kernel, arithmetic, device)
-            return time_calls(calls, seconds=seconds, device=device)
-    except (RuntimeError, MemoryError, NotImplementedError, TypeError) as error:
-        raise BenchError(f"{kernel.words} was not measured: {first_line(error)}") from error
+    device, kernels = told["device"], TypeAdapter(list[Kernel]).validate_python(told["kernels"])
+    check_kernels(kernels, device)
+    return {"seconds": [time_kernel(each, device, told["seconds"]) for each in kernels]}
 
 
 if __name__ == "__main__":
-    answer_orders(answer)
+    answer_or_reason(answer)

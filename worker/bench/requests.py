@@ -2,13 +2,12 @@
 
 It reads {"model", "precision", "device", "threads", "scenario", "batch_size", "requests",
 "prompt_tokens", "output_tokens", "kv_cache", "rate"} and answers {"requests": [[arrival, first
-token, last token], ...]} in seconds since the start, or {"missing"} with a sentence.
+token, last token], ...]} in seconds since the start.
 """
 
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from itertools import accumulate
 from random import Random
 from typing import Any
@@ -17,11 +16,12 @@ import torch
 from torch import Tensor
 
 from finishline.rules.errors import RuleError
+from reference_models.distributed import check_device
 from reference_models.memory import naming_batch_size
-from worker.bench.model_speed import ARITHMETIC, answer_any_model, build_generator
-from worker.events import answer_orders
-from worker.machine.latency import synchronise
-from worker.machine.peak import find_device
+from worker.bench.kernels import ARITHMETIC
+from worker.bench.models import build_generator
+from worker.events import answer_or_reason
+from worker.machine.clock import synchronise
 
 SEED = 0
 WARM_UP_TOKENS = 2
@@ -32,7 +32,8 @@ Request = tuple[float, float, float]
 
 def answer(told: Mapping[str, Any]) -> dict[str, Any]:
     device, arithmetic = told["device"], ARITHMETIC[told["precision"]]
-    find_device(device)
+    torch.backends.cudnn.benchmark = True
+    check_device(device)
     model = build_generator(told["model"]).to(device, arithmetic.dtype).eval()
     draw = torch.Generator().manual_seed(SEED)
     shape = told["batch_size"], told["prompt_tokens"]
@@ -45,9 +46,8 @@ def answer(told: Mapping[str, Any]) -> dict[str, Any]:
         def run(first: int, count: int) -> Moments:
             return generate(model, prompts[first : first + count], told["output_tokens"], told)
 
-        if told["scenario"] == "single-stream":
-            return {"requests": one_by_one(run, told["requests"])}
-        return {"requests": serve(run, arrivals_of(told), batch_size=told["batch_size"])}
+        size, in_turn = told["batch_size"], told["scenario"] == "single-stream"
+        return {"requests": serve(run, arrivals_of(told), batch_size=size, in_turn=in_turn)}
 
 
 def warm_up(model: Any, prompt: Tensor, told: Mapping[str, Any]) -> int:
@@ -85,21 +85,17 @@ def generate(model: Any, prompt: Tensor, tokens: int, told: Mapping[str, Any]) -
     return first, time.perf_counter()
 
 
-def one_by_one(run: Callable[[int, int], Moments], requests: int) -> list[Request]:
-    """Send each request when the one before it is answered."""
-    started = time.perf_counter()
-    done: list[Request] = []
-    for index in range(requests):
-        arrival = time.perf_counter() - started
-        first, last = run(index, 1)
-        done.append((arrival, first - started, last - started))
-    return done
-
-
 def serve(
-    run: Callable[[int, int], Moments], arrivals: Sequence[float], *, batch_size: int
+    run: Callable[[int, int], Moments],
+    arrivals: Sequence[float],
+    *,
+    batch_size: int,
+    in_turn: bool = False,
 ) -> list[Request]:
-    """Answer requests in the order of their arrival, those that wait together up to a batch."""
+    """Answer requests in the order of their arrival, those that wait together up to a batch.
+
+    With `in_turn` each arrives when the one before it is answered.
+    """
     started = time.perf_counter()
     done: list[Request] = []
     while len(done) < len(arrivals):
@@ -107,21 +103,21 @@ def serve(
         wait = arrivals[position] - (time.perf_counter() - started)
         if wait > 0:
             time.sleep(wait)
-        waiting = bisect_right(arrivals, time.perf_counter() - started) - position
-        count = max(1, min(batch_size, waiting))
+        now = time.perf_counter() - started
+        count = max(1, min(batch_size, bisect_right(arrivals, now) - position))
         first, last = run(position, count)
         for arrival in arrivals[position : position + count]:
-            done.append((arrival, first - started, last - started))
+            done.append((now if in_turn else arrival, first - started, last - started))
     return done
 
 
 def arrivals_of(told: Mapping[str, Any]) -> list[float]:
     """Seconds at which requests arrive: a Poisson process, or all at the start."""
-    if told["scenario"] == "offline":
+    if told["scenario"] != "server":
         return [0.0] * int(told["requests"])
     draw = Random(SEED)  # noqa: S311 - no secret
     return list(accumulate(draw.expovariate(told["rate"]) for _ in range(told["requests"])))
 
 
 if __name__ == "__main__":
-    answer_orders(partial(answer_any_model, answer))
+    answer_or_reason(answer)

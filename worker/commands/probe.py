@@ -109,19 +109,6 @@ def probe(
 
     It asks the driver's own tool and loads no training library. The exit code is 1 with a problem.
     """
-    view = _view(device)
-    lines = [f"hardware class: {view['hardware_class']}"]
-    for each in view["accelerators"]:
-        size = "" if each["memory_bytes"] is None else f", {each['memory_bytes'] / GIB:.0f} GiB"
-        lines.append(f"{each['name']}{size} ({each['uuid']})")
-    if not view["accelerators"]:
-        lines.append("no accelerator")
-    lines += [f"problem: {problem}" for problem in view["problems"]]
-    screen.answer(view, lines)
-    return int(ExitCode.REFUSED if view["problems"] else ExitCode.OK)
-
-
-def _view(device: str | None) -> dict[str, Any]:
     found = find_devices()
     problems = [] if found.problem is None or device == "cpu" else [found.problem]
     if device is not None and not problems:
@@ -130,21 +117,30 @@ def _view(device: str | None) -> dict[str, Any]:
         except RuleError as error:
             problems.append(f"{error.message}; expected {error.expected}")
     accelerators = accelerators_of(device, found.accelerators)
-    sizes = memory_bytes(accelerators) if accelerators else {}
+    problems += problems_of(accelerators)
+    sizes = memory_bytes(accelerators)
     names = [each.name for each in accelerators]
-    return {
+    view = {
         "hardware_class": hardware_class_of(processor_name(), processor_count(), names),
         "accelerators": [
             {"uuid": each.uuid, "name": each.name, "memory_bytes": sizes.get(each.uuid)}
             for each in accelerators
         ],
-        "problems": [*problems, *problems_of(accelerators)],
+        "problems": problems,
     }
+    lines = [f"hardware class: {view['hardware_class']}"]
+    for each in accelerators:
+        size = f", {sizes[each.uuid] / GIB:.0f} GiB" if each.uuid in sizes else ""
+        lines.append(f"{each.name}{size} ({each.uuid})")
+    if not accelerators:
+        lines.append("no accelerator")
+    screen.answer(view, [*lines, *(f"problem: {problem}" for problem in problems)])
+    return int(ExitCode.REFUSED if problems else ExitCode.OK)
 
 
 def memory_bytes(found: Sequence[Accelerator]) -> dict[str, int]:
-    """Memory of whole cards by UUID. A slice's is not told."""
-    rows = _ask("--query-gpu=uuid,memory.total")
+    """Memory of whole cards by UUID. The driver does not say a slice's."""
+    rows = _ask("--query-gpu=uuid,memory.total") if found else []
     whole = {each.uuid for each in found}
     return {
         uuid: int(amount) * MIB for uuid, amount in rows if amount.isdecimal() and uuid in whole
@@ -153,42 +149,28 @@ def memory_bytes(found: Sequence[Accelerator]) -> dict[str, int]:
 
 def problems_of(found: Sequence[Accelerator]) -> list[str]:
     """What keeps these accelerators from training at their speed, a sentence each."""
-    boards = {each.board: each.name for each in found}
     if not found:
         return []
-    return [*_busy(boards), *_errors(boards), *_slowed(boards), *without_platform()]
-
-
-def _busy(boards: dict[str, str]) -> list[str]:
-    return [
-        f"{boards[uuid]} ({uuid}) is busy: process {pid} uses it"
+    troubles = [
+        (uuid, f"is busy: process {pid} uses it")
         for uuid, pid in _ask("--query-compute-apps=gpu_uuid,pid")
-        if uuid in boards and pid.isdecimal()
+        if pid.isdecimal()
     ]
-
-
-def _errors(boards: dict[str, str]) -> list[str]:
-    rows = _ask("--query-gpu=uuid,ecc.errors.uncorrected.volatile.total")
-    return [
-        f"{boards[uuid]} ({uuid}) has {count} uncorrected ECC errors since the driver's start"
-        for uuid, count in rows
-        if uuid in boards and count.isdecimal() and int(count)
-    ]
-
-
-def _slowed(boards: dict[str, str]) -> list[str]:
-    # The name of the field before driver 535.
+    for uuid, count in _ask("--query-gpu=uuid,ecc.errors.uncorrected.volatile.total"):
+        if count.isdecimal() and int(count):
+            troubles.append((uuid, f"has {count} uncorrected ECC errors since the driver's start"))
+    # The second is the name of the field before driver 535.
     rows = _ask("--query-gpu=uuid,clocks_event_reasons.active") or _ask(
         "--query-gpu=uuid,clocks_throttle_reasons.active"
     )
-    found = []
     for uuid, mask in rows:
-        if uuid not in boards or not re.fullmatch(r"0x[0-9a-fA-F]+", mask):
-            continue
-        why = [words for bit, words in SLOWED.items() if int(mask, 16) & bit]
+        bits = int(mask, 16) if re.fullmatch(r"0x[0-9a-fA-F]+", mask) else 0
+        why = [words for bit, words in SLOWED.items() if bits & bit]
         if why:
-            found.append(f"{boards[uuid]} ({uuid}) is throttled {' and '.join(why)}")
-    return found
+            troubles.append((uuid, f"is throttled {' and '.join(why)}"))
+    boards = {each.board: each.name for each in found}
+    sentences = [f"{boards[uuid]} ({uuid}) {words}" for uuid, words in troubles if uuid in boards]
+    return sentences + without_platform()
 
 
 def _ask(query: str) -> list[list[str]]:

@@ -17,6 +17,8 @@ from finishline.rules.verification.messages import (
     BackendLatency,
     LatencyOrder,
 )
+from worker.events import first_line
+from worker.machine.clock import synchronise
 
 Call = Callable[..., Any]
 
@@ -91,11 +93,6 @@ def export(model: Any, example: tuple[Tensor, ...]) -> bytes:
     except Exception as error:
         raise BackendAbsentError("export_failed", first_line(error)) from error
     return content.getvalue()
-
-
-def first_line(error: BaseException) -> str:
-    text = str(error).strip().splitlines()
-    return (text[0] if text else type(error).__name__)[:300]
 
 
 BACKENDS: dict[Backend, Callable[..., Call]] = {
@@ -188,12 +185,6 @@ def largest_difference(outputs: Sequence[Tensor], expected: Sequence[Tensor]) ->
     largest = max(float(y.abs().max()) for y in expected)
     apart = torch.stack([(x - y).abs().max() for x, y in zip(outputs, expected, strict=True)]).max()
     return float(apart) / largest if largest > 0 else float(apart)
-
-
-def synchronise(device: str) -> None:
-    """Wait for an accelerator's queued work. A processor has none."""
-    if device.startswith("cuda"):
-        torch.cuda.synchronize(device)
 
 
 def _flat(result: Any) -> Tensor:

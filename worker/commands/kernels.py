@@ -1,0 +1,135 @@
+"""`finishline bench kernels`: times of single kernels of the shapes in a list."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from finishline.cli.errors import UsageError
+from finishline.cli.screen import Screen
+from finishline.devices import choose_device
+from finishline.rules.errors import RuleError
+from worker.bench.kernel_list import Kernel, read_kernels
+from worker.commands.measuring import (
+    GIGA,
+    Columns,
+    Device,
+    Out,
+    Seconds,
+    Threads,
+    ask,
+    describe_machine,
+    distribution,
+    prepare,
+    table_of,
+    tell,
+    why_absent,
+)
+
+ON_PROCESSORS = ("fp32", "bf16", "fp16")
+KERNEL_SECONDS, GROUP_SECONDS = 1.0, 600.0
+KERNEL_FACTOR = 60.0  # One call of a slow kernel takes many times the seconds to measure for.
+NO_PRODUCT = "a copy, an all-reduce and a launch multiply nothing"
+REASONS = {
+    "flops": NO_PRODUCT,
+    "flops_per_second": NO_PRODUCT,
+    "bytes_per_second": "bytes are counted of copies and all-reduces alone",
+}
+CONVENTION = (
+    "one multiply-add is two FLOPs; matmuls and convolutions, with LSTM and GRU gates and attention"
+    " (whole, causal or not), and nothing else; a backward pass is the gradients of both operands, "
+    "two products for each forward"
+)
+COLUMNS: Columns = (
+    ("p50", "seconds.p50", 1, " s"),
+    ("mean", "seconds.mean", 1, " s"),
+    ("GFLOP/s", "flops_per_second", 1 / GIGA, ""),
+    ("GB/s", "bytes_per_second", 1 / GIGA, ""),
+)
+
+
+def kernels(
+    screen: Screen,
+    file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="List of kernels.")],
+    seconds: Seconds = KERNEL_SECONDS,
+    device: Device = None,
+    threads: Threads = 1,
+    out: Out = None,
+) -> None:
+    """Time single kernels of the shapes in a list: matmul, convolution, attention and others."""
+    prepare(out)
+    chosen = choose_device(device)
+    listed = check_kernels(file, chosen)
+    screen.say(f"{len(listed)} kernels ...")
+    alone = [asdict(each) for each in listed if each.kind != "all_reduce"]
+    orders = {"kernels": alone, "device": chosen, "threads": threads, "seconds": seconds}
+    limit = KERNEL_FACTOR * seconds * len(alone)
+    taken = iter(ask("worker.bench.kernels", orders, limit, what="The list")["seconds"])
+    rows: list[dict[str, Any]] = []
+    for kernel in listed:
+        if kernel.kind == "all_reduce":
+            found = distribution(_time_all_reduce(kernel, chosen, seconds))
+        else:
+            found = distribution(next(taken))
+        flops, moved = kernel.flops, kernel.bytes_moved
+        rows.append({
+            "kind": kernel.kind,
+            "pass": kernel.direction,
+            "precision": kernel.precision,
+            "shape": dict(kernel.shape),
+            "seconds": found,
+            "flops": flops,
+            "flops_per_second": None if flops is None else flops / found["p50"],
+            "bytes_per_second": None if moved is None else moved / found["p50"],
+        })  # fmt: skip
+    fewest = min(row["seconds"]["n"] for row in rows)
+    result = {
+        **describe_machine(chosen, threads=threads),
+        "flops_convention": CONVENTION,
+        "absent": why_absent(rows, REASONS, fewest=fewest, path="seconds", what="calls were timed"),
+        "kernels": rows,
+    }
+    names = {name: name for name in ("pass", "precision", "shape")}
+    shown = [row | {"shape": _shape_text(row["shape"])} for row in rows]
+    table = table_of(shown, {"kernel": "kind", **names, "n": "seconds.n"}, COLUMNS)
+    tell(screen, result, [table], out)
+
+
+def check_kernels(file: Path, device: str) -> tuple[Kernel, ...]:
+    """The kernels of a list, which this kind of device can time. Raises RuleError, UsageError."""
+    try:
+        listed = read_kernels(file.read_bytes(), file=file.name)
+    except OSError as error:
+        raise UsageError(
+            f"Cannot read {file} ({error.strerror}); name a TOML file of kernels."
+        ) from error
+    for kernel in listed:
+        if device == "cpu" and kernel.precision not in ON_PROCESSORS:
+            raise RuleError(
+                f"a processor has no arithmetic in {kernel.precision}",
+                file=file.name,
+                field="precisions",
+                expected=" or ".join(ON_PROCESSORS),
+            )
+    return listed
+
+
+def _time_all_reduce(kernel: Kernel, device: str, seconds: float) -> list[float]:
+    """Seconds of each all-reduce, in as many processes as the kernel has."""
+    where = "cuda" if device.startswith("cuda") else device
+    orders = {"device": where, "bytes": kernel.shape["bytes"], "seconds": seconds}
+    found = ask(
+        "worker.bench.steps",
+        orders,
+        GROUP_SECONDS,
+        what=kernel.words,
+        processes=kernel.shape["processes"],
+    )
+    return list(found["seconds"])
+
+
+def _shape_text(shape: Mapping[str, Any]) -> str:
+    numbers = [f"{name} {n}" for name, n in shape.items() if not isinstance(n, bool)]
+    return ", ".join([*numbers, *(name for name, value in shape.items() if value is True)])
