@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from torch.utils.flop_counter import (
 from finishline.rules.measurements import ModelWork, PrecisionAudit, PrecisionName
 from finishline.rules.run import Phase
 from finishline.rules.verification.utilisation import WIDE_TO_NARROW
-from reference_models import Reference, load_reference, synthetic_of
+from reference_models import load_reference, synthetic_of
 from reference_models.precision import configured
 from worker.events import answer_orders
 
@@ -51,7 +52,36 @@ def precision_by_error(relative_error: float) -> PrecisionName:
     return "tf32" if relative_error <= LARGEST_TF32_ERROR else "bf16"
 
 
+def _matrices(items: Any, shapes: Any) -> int:
+    """FLOPs where every item of a sequence goes once through each weight matrix."""
+    weights = sum(math.prod(shape) for shape in shapes if shape is not None and len(shape) == 2)
+    return 2 * int(math.prod(items[:-1])) * int(weights)
+
+
+def _recurrent(items: Any, to_gates: Any, between: Any, *_: Any, **__: Any) -> int:
+    return _matrices(items, (to_gates, between))
+
+
+def _cudnn(items: Any, weights: Any, *_: Any, **__: Any) -> int:
+    return _matrices(items, weights)
+
+
 _ATEN = torch.ops.aten
+# Operations that torch's own table lacks: fused recurrent layers and attention on a processor.
+FORMULAS: dict[Any, Callable[..., int]] = {
+    _ATEN.mkldnn_rnn_layer: _recurrent,
+    _ATEN.mkldnn_rnn_layer_backward: lambda *shapes, **named: 2 * _recurrent(*shapes, **named),
+    _ATEN._cudnn_rnn: _cudnn,
+    _ATEN._cudnn_rnn_backward: lambda *shapes, **named: 2 * _cudnn(*shapes, **named),
+    _ATEN._scaled_dot_product_flash_attention_for_cpu: lambda query, key, value, *_, **__: (
+        sdpa_flop_count(query, key, value)
+    ),
+    _ATEN._scaled_dot_product_flash_attention_for_cpu_backward: (
+        lambda gradient, query, key, value, *_, **__: sdpa_backward_flop_count(
+            gradient, query, key, value
+        )
+    ),
+}
 
 
 class MovedBytes(TorchDispatchMode):  # type: ignore[misc]
@@ -60,13 +90,12 @@ class MovedBytes(TorchDispatchMode):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self.total = 0
-        self._counted = set(flop_registry) | set(_beside_torchs_own())
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        if func.overloadpacket in self._counted:
+        if func.overloadpacket in flop_registry or func.overloadpacket in FORMULAS:
             leaves = tree_leaves((args, kwargs, result))
             self.total += sum(leaf.nbytes for leaf in leaves if isinstance(leaf, Tensor))
         return result
@@ -77,8 +106,7 @@ def count_work(step: Callable[[], object], *, batch_size: int) -> ModelWork | No
 
     Compiled code hides its operations: count a step that is not compiled.
     """
-    counter = FlopCounterMode(display=False, custom_mapping=_beside_torchs_own())
-    moved = MovedBytes()
+    counter, moved = FlopCounterMode(display=False, custom_mapping=FORMULAS), MovedBytes()
     fused = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # It fuses a whole layer into one operation.
     try:
@@ -90,40 +118,6 @@ def count_work(step: Callable[[], object], *, batch_size: int) -> ModelWork | No
     if not flops:
         return None
     return ModelWork(batch_size, step_flops=float(flops), step_bytes=float(moved.total))
-
-
-def _beside_torchs_own() -> dict[Any, Callable[..., int]]:
-    """Formulas of operations that torch's own table lacks: fused recurrent layers, where every item
-    of a sequence goes once through each weight matrix, and fused attention on a processor.
-    """
-
-    def of_matrices(items: Any, matrices: Any) -> int:
-        shapes = [shape for shape in matrices if shape is not None and len(shape) == 2]
-        return 2 * int(math.prod(items[:-1])) * int(sum(math.prod(shape) for shape in shapes))
-
-    def processor(items: Any, to_gates: Any, between: Any, *_: Any, **__: Any) -> int:
-        return of_matrices(items, (to_gates, between))
-
-    def accelerator(items: Any, weights: Any, *_: Any, **__: Any) -> int:
-        return of_matrices(items, weights)
-
-    def twice(forward: Callable[..., int]) -> Callable[..., int]:
-        return lambda *shapes, **named: 2 * forward(*shapes, **named)
-
-    def attention(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
-        return int(sdpa_flop_count(query, key, value))
-
-    def attention_backward(grad: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
-        return int(sdpa_backward_flop_count(grad, query, key, value))
-
-    return {
-        _ATEN.mkldnn_rnn_layer: processor,
-        _ATEN.mkldnn_rnn_layer_backward: twice(processor),
-        _ATEN._cudnn_rnn: accelerator,
-        _ATEN._cudnn_rnn_backward: twice(accelerator),
-        _ATEN._scaled_dot_product_flash_attention_for_cpu: attention,
-        _ATEN._scaled_dot_product_flash_attention_for_cpu_backward: attention_backward,
-    }
 
 
 NAMES: dict[torch.dtype, PrecisionName] = {
@@ -145,16 +139,18 @@ PRODUCTS = frozenset({
 })  # fmt: skip
 TRANSPARENT = ("aten", "prim", "profiler")  # The rest computes where no mode can see it.
 FUSED_ATTENTION = "attention"
-FLAGS = (
-    ("cuda.matmul", ("backends", "cuda", "matmul", "fp32_precision")),
-    ("cuda.matmul.allow_tf32", ("backends", "cuda", "matmul", "allow_tf32")),
-    ("cudnn.conv", ("backends", "cudnn", "conv", "fp32_precision")),
-    ("cudnn.allow_tf32", ("backends", "cudnn", "allow_tf32")),
-    ("mkldnn.matmul", ("backends", "mkldnn", "matmul", "fp32_precision")),
-    ("mkldnn.conv", ("backends", "mkldnn", "conv", "fp32_precision")),
+FLAGS = {
+    "cuda.matmul": "backends.cuda.matmul.fp32_precision",
+    "cuda.matmul.allow_tf32": "backends.cuda.matmul.allow_tf32",
+    "cudnn.conv": "backends.cudnn.conv.fp32_precision",
+    "cudnn.allow_tf32": "backends.cudnn.allow_tf32",
+    "mkldnn.matmul": "backends.mkldnn.matmul.fp32_precision",
+    "mkldnn.conv": "backends.mkldnn.conv.fp32_precision",
+}
+CANARIES: tuple[tuple[Any, ...], ...] = (
+    ("matmul", "matmul", (512, 512), (512, 512)),
+    ("convolution", "conv2d", (4, 64, 16, 16), (64, 64, 3, 3)),
 )
-CANARY_SIDE = 512
-CANARY_CHANNELS = 64
 
 
 class AutocastWatch(TorchFunctionMode):  # type: ignore[misc]
@@ -206,21 +202,18 @@ class PrecisionWatch(TorchDispatchMode):  # type: ignore[misc]
 
 
 def audit_step(step: Callable[[], object], device: str, *, scope: str) -> PrecisionAudit:
-    """Watch one training step and return the narrowest type that it touched."""
+    """Watch a step: the narrowest of the types that it touched, that torch's flags allow for
+    float32, and that a product in float32 was as exact as.
+    """
     watch = PrecisionWatch(device)
     with watch.autocast, watch:
         step()
-    return conclude(watch, device, scope=scope)
-
-
-def conclude(watch: PrecisionWatch, device: str, *, scope: str) -> PrecisionAudit:
-    """The lowest of the type observed, the flags' type and the canary's type."""
     names: set[PrecisionName] = set(watch.observed)
     errors: dict[str, float] = {}
     flags = read_flags()
     if "fp32" in names:
-        names |= {precision_by_flags(flags, device)}
         errors = canary_errors(device)
+        names.add(precision_by_flags(flags, device))
         names |= {precision_by_error(error) for error in errors.values()}
     return PrecisionAudit(
         lowest=narrowest(names),
@@ -239,12 +232,9 @@ def read_flags() -> dict[str, str]:
     torch raises where its old and its own newer settings were both used.
     """
     found = {"float32_matmul_precision": str(torch.get_float32_matmul_precision())}
-    for name, path in FLAGS:
+    for name, path in FLAGS.items():
         with contextlib.suppress(RuntimeError, AttributeError):
-            value: Any = torch
-            for part in path:
-                value = getattr(value, part)
-            found[name] = str(value)
+            found[name] = str(attrgetter(path)(torch))
     return found
 
 
@@ -269,25 +259,14 @@ def precision_by_flags(flags: dict[str, str], device: str) -> PrecisionName:
 def canary_errors(device: str) -> dict[str, float]:
     """Relative errors of a float32 matmul and convolution on the device against float64."""
     noise = torch.Generator().manual_seed(0)
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=noise)
-
-    left, right = normal(CANARY_SIDE, CANARY_SIDE), normal(CANARY_SIDE, CANARY_SIDE)
-    x, weight = normal(4, CANARY_CHANNELS, 16, 16), normal(CANARY_CHANNELS, CANARY_CHANNELS, 3, 3)
-    with torch.no_grad():
-        return {
-            "matmul": _relative_error(torch.matmul, left, right, device),
-            "convolution": _relative_error(torch.conv2d, x, weight, device),
-        }
-
-
-def _relative_error(
-    product: Callable[[Tensor, Tensor], Tensor], left: Tensor, right: Tensor, device: str
-) -> float:
-    exact = product(left.double(), right.double())
-    found = product(left.to(device), right.to(device)).cpu().double()
-    return float(((found - exact).norm() / exact.norm()).item())
+    errors = {}
+    for name, product, *shapes in CANARIES:
+        left, right = (torch.randn(*shape, generator=noise) for shape in shapes)
+        with torch.no_grad():
+            exact = getattr(torch, product)(left.double(), right.double())
+            found = getattr(torch, product)(left.to(device), right.to(device)).cpu().double()
+        errors[name] = float(((found - exact).norm() / exact.norm()).item())
+    return errors
 
 
 SEED = 0
@@ -295,40 +274,33 @@ COMPILED_CODE = "compiled code"
 
 
 def audit(told: dict[str, Any]) -> dict[str, Any]:
+    """The precision of a training step and its work, or the precision of the warm-up alone."""
     reference = load_reference(told["reference"])
     config = configured(reference, told["hyperparameters"], told.get("precision"))
     device = told["device"]
     compiled = bool(getattr(config, "compile", False))
-    plain = (
-        replace(config, compile=0) if compiled else config
-    )  # Compiled code hides its operations.
+    plain = replace(config, compile=0) if compiled else config  # Compiled code hides its work.
     synthetic = synthetic_of(reference, plain, device)
-    if synthetic is None:
-        found = audit_warm_up(reference, config, device=device, data_dir=Path(told["data_dir"]))
-        return {"precision": asdict(found), "work": None}
-    synthetic.train_step()  # The first step also plans kernels, which is no part of the work.
-    precision = audit_step(synthetic.train_step, device, scope="one training step")
+    work = None
+    if synthetic is not None:
+        synthetic.train_step()  # The first step also plans kernels, which is no part of the work.
+        precision = audit_step(synthetic.train_step, device, scope="one training step")
+        work = count_work(synthetic.train_step, batch_size=synthetic.batch_size)
+    else:
+        data_dir, phases = Path(told["data_dir"]), []
+
+        def warm_up() -> None:
+            """Train up to where the data are first touched, and leave it there."""
+            for item in reference.train(config, seed=SEED, device=device, data_dir=data_dir):
+                phases.append(item)
+                if item not in (Phase.INIT, Phase.COMPILE, Phase.WARMUP):
+                    break
+
+        precision = audit_step(warm_up, device, scope="the warm-up")
+        compiled = Phase.COMPILE in phases
     if compiled:
         precision = replace(precision, opaque=sorted({*precision.opaque, COMPILED_CODE}))
-    work = count_work(synthetic.train_step, batch_size=synthetic.batch_size)
     return {"precision": asdict(precision), "work": None if work is None else asdict(work)}
-
-
-def audit_warm_up(
-    reference: Reference, config: Any, *, device: str, data_dir: Path
-) -> PrecisionAudit:
-    """Watch a training up to where it first touches its data, and leave it there."""
-    training = reference.train(config, seed=SEED, device=device, data_dir=data_dir)
-    watch = PrecisionWatch(device)
-    compiled = False
-    with watch.autocast, watch:
-        for item in training:
-            compiled = compiled or item is Phase.COMPILE
-            if item not in (Phase.INIT, Phase.COMPILE, Phase.WARMUP):
-                break
-    if compiled:
-        watch.opaque.add(COMPILED_CODE)
-    return conclude(watch, device, scope="the warm-up")
 
 
 if __name__ == "__main__":

@@ -93,6 +93,7 @@ def software() -> dict[str, str]:
 CONTAINER_ID = re.compile(r"\b([0-9a-f]{64})\b")
 NODES = "sys/devices/system/node"
 GOVERNOR = "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
+POWER_LIMIT = "sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw"
 ACCELERATOR_FIELDS = {
     "driver": "driver_version",
     "accelerator_memory": "memory.total",
@@ -103,44 +104,27 @@ ACCELERATOR_FIELDS = {
 def describe_surroundings(
     device: str | None = None, *, image_digest: str | None = None, root: Path = Path("/")
 ) -> dict[str, str | None]:
-    """The surroundings of a device by name. `image_digest` is as the container's start states."""
+    """The surroundings of a device by name. `image_digest` is as the container's start states.
+
+    The id of the container is as control groups or mounts tell it. `numa_nodes` has the processors
+    of each memory node, for example `0: 0-31, 1: 32-63`. The power limit is the sustained one of
+    the first processor package.
+    """
+    groups = (_read(root / "proc/self" / name) or "" for name in ("cgroup", "mountinfo"))
+    container = next((id_ for text in groups if (id_ := CONTAINER_ID.search(text))), None)
+    nodes = sorted((int(path.name[4:]), path) for path in (root / NODES).glob("node[0-9]*"))
+    lists = [(number, _read(path / "cpulist")) for number, path in nodes]
+    known = [f"{number}: {processors}" for number, processors in lists if processors is not None]
+    microwatts = _read(root / POWER_LIMIT) or ""
     return {
         "kernel": platform.release(),
         "image_digest": image_digest,
-        "container": container_id(root),
-        "numa_nodes": numa_nodes(root),
+        "container": container and container.group(1),
+        "numa_nodes": ", ".join(known) or None,
         "governor": _read(root / GOVERNOR),
-        "processor_power_limit": processor_power_limit(root),
+        "processor_power_limit": f"{int(microwatts) / 1e6:g} W" if microwatts.isdigit() else None,
         **accelerator_facts(device),
     }
-
-
-def container_id(root: Path) -> str | None:
-    """The id of the container this process is in, as control groups or mounts tell it."""
-    for name in ("proc/self/cgroup", "proc/self/mountinfo"):
-        found = CONTAINER_ID.search(_read(root / name) or "")
-        if found:
-            return found.group(1)
-    return None
-
-
-def numa_nodes(root: Path) -> str | None:
-    """The memory nodes and the processors of each: `0: 0-31, 1: 32-63`."""
-    nodes = sorted(
-        (root / NODES).glob("node[0-9]*"), key=lambda path: int(path.name.removeprefix("node"))
-    )
-    lists = [
-        f"{node.name.removeprefix('node')}: {processors}"
-        for node in nodes
-        if (processors := _read(node / "cpulist")) is not None
-    ]
-    return ", ".join(lists) or None
-
-
-def processor_power_limit(root: Path) -> str | None:
-    """The sustained power limit of the first processor package in watts."""
-    text = _read(root / "sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw")
-    return f"{int(text) / 1e6:g} W" if text is not None and text.isdigit() else None
 
 
 def accelerator_facts(device: str | None = None) -> dict[str, str | None]:
@@ -148,13 +132,11 @@ def accelerator_facts(device: str | None = None) -> dict[str, str | None]:
     found = accelerators_of(device, find_devices().accelerators)
     fields = f"--query-gpu={','.join(ACCELERATOR_FIELDS.values())}"
     rows = ask_driver(fields, "--format=csv,noheader", f"--id={found[0].board}") if found else []
-    values = (
-        rows[0]
-        if rows and len(rows[0]) == len(ACCELERATOR_FIELDS)
-        else [""] * len(ACCELERATOR_FIELDS)
-    )
-    known = [None if "[" in value or not value else value for value in values]
-    return dict(zip(ACCELERATOR_FIELDS, known, strict=True))
+    facts: dict[str, str | None] = dict.fromkeys(ACCELERATOR_FIELDS)
+    if rows and len(rows[0]) == len(facts):
+        known = [None if "[" in value or not value else value for value in rows[0]]
+        facts = dict(zip(facts, known, strict=True))
+    return facts
 
 
 def ask_driver(*query: str) -> list[list[str]]:

@@ -5,9 +5,9 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal, Self, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -30,6 +30,7 @@ from worker.state import WorkerState
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 Extent = Literal["all", "roofs", "off"]
 
 TRIES = 3
@@ -106,13 +107,11 @@ class SelfCheck:
         self._is_out = False
         self._after: tuple[float, Checked] | None = None
         self._audits: dict[str, Audited] = {}
-        self._probe: WorkerProbe | None = None
-        self._roof_sent = self._roofs_sent = False
-        step, seconds = {
-            "all": (self._look_after, recheck_seconds),
-            "roofs": (self._measure_in_background, LOOK_SECONDS),
-            "off": (lambda: None, recheck_seconds),
-        }[extent]
+        self._start: WorkerProbe | None = None
+        self._roof_sent = self._start_sent = False
+        all_of_it = extent == "all"
+        step = self._look_after if all_of_it else self._measure_in_background
+        seconds = recheck_seconds if all_of_it else LOOK_SECONDS
         self._thread = PeriodicThread("self-check", seconds, step)
 
     def __enter__(self) -> Self:
@@ -122,8 +121,7 @@ class SelfCheck:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._extent != "off":
-            self._thread.stop(join_seconds=0.0)  # A measurement under way ends with the process.
+        self._thread.stop(join_seconds=0.0)  # A measurement under way ends with the process.
 
     def check(self, moment: ProbeMoment, *, attempt_id: str | None = None) -> Checked:
         """Measure the canary, again if it is off, and tell the server each time.
@@ -161,19 +159,18 @@ class SelfCheck:
         key = json.dumps(orders, sort_keys=True)
         if key not in self._audits:
             answer = self._measure("worker.machine.precision", orders, AUDIT_LIMIT_SECONDS)
-            found = None if answer is None else _read(answer, Audited)
-            self._audits[key] = found or Audited()
+            self._audits[key] = _read(answer, Audited) or Audited()
         return self._audits[key]
 
     def _look_after(self) -> None:
         """Measure the roofs at the start and tell them. Later measure a worker that is out."""
         with self._one_at_a_time:
-            if self._probe is None:
-                self._probe = replace(self._measure_roofs(self._measure), canary=self._canary())
-            if not self._roofs_sent:
-                answer = self._tell(self._probe)
-                self._roofs_sent = answer is not None
-                self._take_answer(answer)
+            if self._start is None:
+                self._start = self._probe_roofs(self._measure, canary=self._canary())
+            if not self._start_sent:
+                answer = self._tell(self._start)
+                self._start_sent = answer is not None
+                self._note(answer)
             elif self._is_out and not self._state.busy:
                 self._check("recheck", None)
 
@@ -189,37 +186,34 @@ class SelfCheck:
             self._roof_sent = True
             if (canary := self._canary()) is not None:
                 self._tell(WorkerProbe(self._system.worker, moment="roof", canary=canary))
-        elif (
-            not self._roofs_sent
-            and time.monotonic() - self._state.idle_since >= self._quiet_seconds
-        ):
-            probe = self._measure_roofs(self._measure_gently)
-            if probe.figures or not self._state.busy:
-                self._roofs_sent = True
-                if probe.figures:
-                    self._tell(probe)
+            return
+        is_quiet = time.monotonic() - self._state.idle_since >= self._quiet_seconds
+        if is_quiet and not self._start_sent:
+            probe = self._probe_roofs(self._measure_gently, canary=None)
+            self._start_sent = bool(probe.figures) or not self._state.busy
+            if probe.figures:
+                self._tell(probe)
 
     def _check(self, moment: ProbeMoment, attempt_id: str | None) -> Checked:
         checked = Checked()
         for _ in range(TRIES):
             canary = self._canary()
             if canary is None:
-                return checked
+                break
             probe = WorkerProbe(
                 worker=self._system.worker, moment=moment, canary=canary, attempt_id=attempt_id
             )
             checked = Checked(canary, self._tell(probe))
             if checked.drift is None:
                 break
-        self._take_answer(checked.answer)
+        self._note(checked.answer)
         return checked
 
     def _canary(self) -> Canary | None:
         if not self._device.startswith("cuda"):
-            answer = self._measure("worker.machine.canary", {}, START_SECONDS)
-            return None if answer is None else _read(answer, Canary)
-        answer = self._measure_device(self._measure, only=CANARY_FIGURES)
-        figures = _read(answer.get("figures", {}), dict[str, Figure]) or {}
+            return _read(self._measure("worker.machine.canary", {}, START_SECONDS), Canary)
+        answer = self._peaks(self._measure, only=CANARY_FIGURES)
+        figures = _read(answer.get("figures"), dict[str, Figure]) or {}
         for name in CANARY_FIGURES:
             figure = figures.get(name)
             if figure is not None and figure.value is not None:
@@ -227,17 +221,18 @@ class SelfCheck:
                 return Canary(TERA_IN_GIGA * figure.value, configuration, figure.how)
         return None
 
-    def _measure_roofs(self, measure: Measure) -> WorkerProbe:
-        found = self._measure_device(measure, threads=self._system.threads)
+    def _probe_roofs(self, measure: Measure, *, canary: Canary | None) -> WorkerProbe:
+        found = self._peaks(measure, threads=self._system.threads)
         versions = {name: found.get(name) for name in VERSIONS} if found else {}
         return WorkerProbe(
             worker=self._system.worker,
             moment="start",
-            figures=_read(found.get("figures", {}), dict[str, Figure]) or {},
+            canary=canary,
+            figures=_read(found.get("figures"), dict[str, Figure]) or {},
             host=self._surroundings | versions,
         )
 
-    def _measure_device(self, measure: Measure, **more: object) -> Answer:
+    def _peaks(self, measure: Measure, **more: object) -> Answer:
         orders = {"device": self._device, "limit_seconds": PROBE_LIMIT_SECONDS} | more
         return measure("worker.machine.peak", orders, PROBE_LIMIT_SECONDS + START_SECONDS) or {}
 
@@ -248,17 +243,17 @@ class SelfCheck:
             log.warning("the server did not take a probe: %s", error)
             return None
 
-    def _take_answer(self, answer: ProbeAnswer | None) -> None:
-        if answer is None:
-            return
-        if answer.drifted and not self._is_out:
-            log.warning("this worker is out: %s", answer.message)
-        if self._is_out and not answer.drifted:
-            log.info("this worker is in again")
-        self._is_out = answer.drifted
+    def _note(self, answer: ProbeAnswer | None) -> None:
+        if answer is not None and answer.drifted != self._is_out:
+            self._is_out = answer.drifted
+            word = f"out: {answer.message}" if answer.drifted else "in again"
+            log.warning("this worker is %s", word)
 
 
-def _read(answer: object, kind: Any) -> Any:
+def _read(answer: object, kind: type[T]) -> T | None:
+    """The answer as a value of its type. None, with a line in the log, if it is another."""
+    if answer is None:
+        return None
     try:
         return TypeAdapter(kind).validate_python(answer)
     except ValidationError as error:

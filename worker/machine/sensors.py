@@ -10,45 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Protocol
+from typing import Any
 
 from finishline.devices import accelerators_of, find_devices
 from finishline.periodic import PeriodicThread
 from finishline.rules.measurements import RunTelemetry
 from finishline.rules.run import Clock, Ledger, Phase
 
-
-def counted_since(earlier: float, later: float, *, wraps_at: float | None) -> float:
-    """Difference of two readings of a counter that starts at 0 again at `wraps_at`.
-
-    More than one turn cannot be seen: read it often enough. Raises ValueError on a counter that
-    went back without a limit to wrap at.
-    """
-    if later >= earlier:
-        return later - earlier
-    if wraps_at is None or earlier > wraps_at:
-        raise ValueError(f"an energy counter went back from {earlier:g} to {later:g}")
-    return wraps_at - earlier + later
-
-
-def timed_joules(joules_by_phase: Mapping[str, float], clock: Clock) -> float:
-    """The joules of the phases that are on a benchmark's clock.
-
-    An excess of preparation over the allowance counts in seconds, and not in joules.
-    """
-    known = {item.name for item in fields(Ledger)}
-    joules = {phase: value for phase, value in joules_by_phase.items() if phase in known}
-    if clock.name != "dawnbench":
-        joules |= {"init": 0.0, "compile": 0.0, "warmup": 0.0}
-    return clock.seconds(Ledger(**joules), division="open")
-
-
-def samples_per_joule(samples: int, joules: float | None) -> float | None:
-    """Samples trained on for each joule, None where no energy was measured."""
-    return None if joules is None or joules <= 0 else samples / joules
-
-
 EVERY_SECONDS = 0.5
+POWERCAP = Path("/sys/class/powercap")
+MILLI, MICRO = 1e-3, 1e-6
 
 
 @dataclass(frozen=True)
@@ -59,120 +30,6 @@ class Reading:
     clock_mhz: float | None = None
     celsius: float | None = None
     utilisation_percent: float | None = None
-
-
-class Sensors(Protocol):
-    """A source of readings. `energy_joules` counts up from anywhere, None where it cannot."""
-
-    source: str
-
-    def energy_joules(self) -> float | None:
-        """The counter."""
-
-    def read(self) -> Reading:
-        """Every other sensor."""
-
-
-class Telemetry:
-    """Follows one run: call `enter` at each phase, `stop` at its end, then `summary`.
-
-    Without sensors all it knows is the memory that the training reports. The counter is read by
-    the thread too, so that it cannot turn around twice unseen.
-    """
-
-    def __init__(self, sensors: Sensors | None, *, every_seconds: float = EVERY_SECONDS) -> None:
-        self._sensors = sensors
-        self._lock = threading.Lock()
-        self._phase = Phase.INIT
-        self._joules: dict[str, float] | None = {} if sensors is not None else None
-        self._counter = sensors.energy_joules() if sensors is not None else None
-        self._readings: list[Reading] = []
-        self._memory: dict[str, int] = {}
-        self._communication: tuple[float | None, str | None] = (None, None)
-        self._started = False
-        self._thread = PeriodicThread("telemetry", every_seconds, self._look)
-        if sensors is not None:
-            self._thread.start()
-
-    def enter(self, phase: Phase, *, on_clock: bool) -> None:
-        """Enter `phase`: later energy belongs to it. Readings count once the clock runs."""
-        with self._lock:
-            self._count()
-            self._phase = phase
-            self._started = self._started or on_clock
-
-    def note_memory(self, *, resident: int | None, accelerator: int | None) -> None:
-        """The peaks that the training process reports, in bytes."""
-        for name, peak in (("resident", resident), ("accelerator", accelerator)):
-            if peak is not None:
-                self._memory[name] = max(self._memory.get(name, 0), peak)
-
-    def note_communication(
-        self, seconds: float | None, *, train_seconds: float, how: str | None
-    ) -> None:
-        """Note the training process's seconds of gradient exchange within its train seconds."""
-        if seconds is not None and train_seconds > 0:
-            self._communication = (min(1.0, seconds / train_seconds), how)
-
-    def stop(self) -> None:
-        """End the thread and count the remainder. Harmless if it was called before."""
-        if self._thread.is_stopping:
-            return
-        self._thread.stop()
-        with self._lock:
-            self._count()
-
-    def summary(self, clock: Clock, *, samples: int) -> RunTelemetry:
-        """Summarise the readings, with the energy of the phases on a benchmark's clock."""
-        joules = timed_joules(self._joules, clock) if self._joules else None
-        watts = [item.watts for item in self._readings]
-        return RunTelemetry(
-            readings=len(self._readings),
-            energy_joules=joules,
-            energy_source=self._sensors.source if self._sensors and joules is not None else None,
-            samples_per_joule=samples_per_joule(samples, joules) if samples else None,
-            power_mean_watts=_merged(watts, fmean),
-            power_max_watts=_merged(watts, max),
-            clock_mean_mhz=_merged([item.clock_mhz for item in self._readings], fmean),
-            temperature_max_celsius=_merged([item.celsius for item in self._readings], max),
-            utilisation_mean_percent=_merged(
-                [item.utilisation_percent for item in self._readings], fmean
-            ),
-            memory_peak_bytes=self._memory.get("resident"),
-            accelerator_memory_peak_bytes=self._memory.get("accelerator"),
-            communication_share=self._communication[0],
-            communication_how=self._communication[1],
-        )
-
-    def _look(self) -> None:
-        with self._lock:
-            self._count()
-            if self._started and self._sensors is not None:
-                self._readings.append(self._sensors.read())
-
-    def _count(self) -> None:
-        """Add the energy used since the last reading to the present phase.
-
-        A counter that is lost once is lost for the run: a part of the energy is no energy.
-        """
-        if self._joules is None or self._sensors is None:
-            return
-        now = self._sensors.energy_joules()
-        if now is None or self._counter is None or now < self._counter:
-            self._joules = None
-            return
-        name = self._phase.value
-        self._joules[name] = self._joules.get(name, 0.0) + now - self._counter
-        self._counter = now
-
-
-def _merged(values: Sequence[float | None], merge: Callable[[list[float]], float]) -> float | None:
-    present = [value for value in values if value is not None]
-    return merge(present) if present else None
-
-
-POWERCAP = Path("/sys/class/powercap")
-MICRO = 1e-6
 
 
 class Powercap:
@@ -207,6 +64,19 @@ class Powercap:
         return Reading()
 
 
+def counted_since(earlier: float, later: float, *, wraps_at: float | None) -> float:
+    """Difference of two readings of a counter that starts at 0 again at `wraps_at`.
+
+    More than one turn cannot be seen: read it often enough. Raises ValueError on a counter that
+    went back without a limit to wrap at.
+    """
+    if later >= earlier:
+        return later - earlier
+    if wraps_at is None or earlier > wraps_at:
+        raise ValueError(f"an energy counter went back from {earlier:g} to {later:g}")
+    return wraps_at - earlier + later
+
+
 def open_powercap(folder: Path = POWERCAP) -> Powercap | None:
     """The packages of this host (`intel-rapl:N`, on AMD as well). None where none is readable."""
     packages = [
@@ -222,9 +92,6 @@ def _number(path: Path) -> float | None:
         return float(path.read_text())
     except (OSError, ValueError):
         return None
-
-
-MILLI = 1e-3
 
 
 class Nvml:
@@ -278,6 +145,9 @@ def open_nvml(uuids: Sequence[str], *, library: Any | None = None) -> Nvml | Non
     return Nvml(library, handles) if handles else None
 
 
+Sensors = Nvml | Powercap
+
+
 def open_sensors(device: str) -> Sensors | None:
     """The accelerators' for a training there, the processor packages' for one on a processor.
 
@@ -287,3 +157,116 @@ def open_sensors(device: str) -> Sensors | None:
         found = accelerators_of(device, find_devices().accelerators)
         return open_nvml([each.uuid for each in found])
     return open_powercap()
+
+
+def timed_joules(joules_by_phase: Mapping[str, float], clock: Clock) -> float:
+    """The joules of the phases that are on a benchmark's clock.
+
+    An excess of preparation over the allowance counts in seconds, and not in joules.
+    """
+    known = {item.name for item in fields(Ledger)}
+    joules = {phase: value for phase, value in joules_by_phase.items() if phase in known}
+    if clock.name != "dawnbench":
+        joules |= {"init": 0.0, "compile": 0.0, "warmup": 0.0}
+    return clock.seconds(Ledger(**joules), division="open")
+
+
+def samples_per_joule(samples: int, joules: float | None) -> float | None:
+    """Samples trained on for each joule, None where no energy was measured."""
+    return None if joules is None or joules <= 0 else samples / joules
+
+
+class Telemetry:
+    """Follows one run: call `enter` at each phase, `stop` at its end, then `summary`.
+
+    Without sensors all it knows is the memory that the training reports. The counter is read by
+    the thread too, so that it cannot turn around twice unseen.
+    """
+
+    def __init__(self, sensors: Sensors | None, *, every_seconds: float = EVERY_SECONDS) -> None:
+        self._sensors = sensors
+        self._lock = threading.Lock()
+        self._phase = Phase.INIT
+        self._joules: dict[str, float] | None = None if sensors is None else {}
+        self._counter = None if sensors is None else sensors.energy_joules()
+        self._readings: list[Reading] = []
+        self._memory: dict[str, int] = {}
+        self._communication: tuple[float | None, str | None] = (None, None)
+        self._started = False
+        self._thread = PeriodicThread("telemetry", every_seconds, self._look)
+        if sensors is not None:
+            self._thread.start()
+
+    def enter(self, phase: Phase, *, on_clock: bool) -> None:
+        """Enter `phase`: later energy belongs to it. Readings count once the clock runs."""
+        with self._lock:
+            self._count()
+            self._phase = phase
+            self._started = self._started or on_clock
+
+    def note_memory(self, *, resident: int | None, accelerator: int | None) -> None:
+        """The peaks that the training process reports, in bytes."""
+        for name, peak in (("resident", resident), ("accelerator", accelerator)):
+            if peak is not None:
+                self._memory[name] = max(self._memory.get(name, 0), peak)
+
+    def note_communication(
+        self, seconds: float | None, *, train_seconds: float, how: str | None
+    ) -> None:
+        """Note the training process's seconds of gradient exchange within its train seconds."""
+        if seconds is not None and train_seconds > 0:
+            self._communication = (min(1.0, seconds / train_seconds), how)
+
+    def stop(self) -> None:
+        """End the thread and count the remainder. Harmless if it was called before."""
+        if self._thread.is_stopping:
+            return
+        self._thread.stop()
+        with self._lock:
+            self._count()
+
+    def summary(self, clock: Clock, *, samples: int) -> RunTelemetry:
+        """Summarise the readings, with the energy of the phases on a benchmark's clock."""
+        joules = timed_joules(self._joules, clock) if self._joules else None
+
+        def merged(name: str, merge: Callable[[list[float]], float]) -> float | None:
+            values = [getattr(reading, name) for reading in self._readings]
+            present = [value for value in values if value is not None]
+            return merge(present) if present else None
+
+        return RunTelemetry(
+            readings=len(self._readings),
+            energy_joules=joules,
+            energy_source=self._sensors.source if self._sensors and joules is not None else None,
+            samples_per_joule=samples_per_joule(samples, joules) if samples else None,
+            power_mean_watts=merged("watts", fmean),
+            power_max_watts=merged("watts", max),
+            clock_mean_mhz=merged("clock_mhz", fmean),
+            temperature_max_celsius=merged("celsius", max),
+            utilisation_mean_percent=merged("utilisation_percent", fmean),
+            memory_peak_bytes=self._memory.get("resident"),
+            accelerator_memory_peak_bytes=self._memory.get("accelerator"),
+            communication_share=self._communication[0],
+            communication_how=self._communication[1],
+        )
+
+    def _look(self) -> None:
+        with self._lock:
+            self._count()
+            if self._started and self._sensors is not None:
+                self._readings.append(self._sensors.read())
+
+    def _count(self) -> None:
+        """Add the energy used since the last reading to the present phase.
+
+        A counter that is lost once is lost for the run: a part of the energy is no energy.
+        """
+        if self._joules is None or self._sensors is None:
+            return
+        now = self._sensors.energy_joules()
+        if now is None or self._counter is None or now < self._counter:
+            self._joules = None
+            return
+        name = self._phase.value
+        self._joules[name] = self._joules.get(name, 0.0) + now - self._counter
+        self._counter = now
