@@ -76,9 +76,9 @@ def row_name(row: View) -> str:
 
 
 MEANINGS: dict[Evidence, str] = {
-    "measured": "exactly this was trained on our worker, and the time is ours",
-    "published": "reviewed elsewhere, scored again here from its logs",
-    "claimed": "the submitter's logs, without a number",
+    "measured": "our worker trained exactly this, and the time is ours",
+    "published": "reviewed elsewhere, scored again here",
+    "claimed": "the submitter's own logs, not ranked",
 }
 
 

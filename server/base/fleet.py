@@ -107,6 +107,11 @@ class Fleet:
         owner = self.owners.get(worker.user_id or 0)
         return by_server or (owner is not None and owner.role in OWNERS_IN_CHARGE)
 
+    @property
+    def lacks(self) -> str | None:
+        """Word for the workers that are lacking: "connected" or "free". None if work can start."""
+        return None if self.open else "free" if self.alive else "connected"
+
     def why_none(self, wanted: str | None = None) -> str | None:
         """Reason why no worker is given an attempt of a class, and the remedy. None if one is."""
         if self.pause:

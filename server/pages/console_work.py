@@ -17,6 +17,7 @@ from finishline.rules.verification.head_to_head import why_no_head_to_head
 from finishline.rules.verification.replay import cpu_share
 from server.base.database import utc_now
 from server.base.errors import ServerError
+from server.base.fleet import Fleet
 from server.base.models import Calibration, Pool, Submission, Verification
 from server.base.services import Services
 from server.base.standing import (
@@ -189,6 +190,7 @@ def verify_page(
     return {
         "typed": typed,
         "preview": None,
+        "lacking": Fleet.read(session).lacks,
         "under_way": under_way(session),
         "benchmarks": [("", "–"), *choices(sorted(services.benchmarks))],
         "statuses_to_choose": [("", "any status"), *choices(STATUSES)],
@@ -209,8 +211,12 @@ def _dry_run(
         preview = verify_batch(session, services, caller, wanted)
     except ServerError as error:
         return {"refusal": error}
+    listed = [item.submission_id for item in preview.replays]
+    listed += [item.submission_id for item in preview.skipped]
+    known = ((name, session.get(Submission, name)) for name in listed)
     return {
         "preview": preview,
+        "names": {name: row_name(brief(found)) for name, found in known if found is not None},
         "kind": wanted.kind,
         "shown": " ".join(item.submission_id for item in preview.replays),
         "back": f"{BATCH}?{urlencode(typed)}",

@@ -8,7 +8,7 @@ from fastapi import Query
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.ranking import Evidence, Round
+from finishline.rules.ranking import Evidence, Round, ranked_seconds
 from finishline.rules.text import did_you_mean
 from server.base.board_versions import cached_for_board
 from server.base.errors import NotFoundError
@@ -24,8 +24,8 @@ from server.pages.declared import Context, public_page
 from server.verifications.views import VerificationLine, latest_verdicts, live_verifications, view
 from web.charts.parts import Chart
 from web.charts.verification import counted_pairs, head_to_head_chart, replay_chart
-from web.formats import SECONDS, TimeFormat
-from web.home_words import Shown, families, round_matrix
+from web.formats import SECONDS, TimeFormat, time_format
+from web.home_words import OPEN, Shown, families, round_matrix
 from web.names import named
 
 
@@ -146,6 +146,7 @@ def _chart(session: Session, times: Mapping[str, TimeFormat], line: Verification
 
 
 MOST_SHOWN = 200
+MOST_SYSTEMS = 60
 
 
 @public_page("/rounds/{round_id}", "round.html", to_all=True)
@@ -174,14 +175,29 @@ def round_page(
     numbered = Counter(result["division"] for result in results if result["rank"])
     most = max(divisions, key=lambda name: numbered[name], default=None)
     chosen = division if division in divisions else most
+    matrix = round_matrix(benchmarks, [r for r in results if r["division"] == chosen])
+    # A round has one unit. Of this server's own boards each has its own.
+    every = time_format(ranked_seconds(result) for result in results)
     return {
         "family": family,
         "benchmarks": benchmarks,
-        "matrix": round_matrix(benchmarks, [r for r in results if r["division"] == chosen]),
+        "matrix": matrix,
+        "times": {
+            benchmark["id"]: _unit(session, services, benchmark, chosen)
+            if round_id == OPEN
+            else every
+            for benchmark in matrix.benchmarks
+        },
+        "most": MOST_SYSTEMS,
         "divisions": divisions,
         "division": chosen,
         "show": show,
     }
+
+
+def _unit(session: Session, services: Services, benchmark: Any, division: str | None) -> TimeFormat:
+    evidence = "published" if benchmark["round"] == "archive" else "measured"
+    return times_of(session, services, benchmark["id"], division, evidence)
 
 
 @public_page("/accelerators/{accelerator}", "results.html", to_all=True)

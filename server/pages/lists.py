@@ -1,29 +1,32 @@
 """Lists of submissions and verifications with filters, and the search over everything named."""
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import cache, partial
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
 
 from fastapi import Query, Request
-from sqlalchemy import func, or_, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from finishline.rules.text import count_text
 from server.base.models import DISPLAY_NAME, SUBMITTER, PublishedResult, Submission, User
 from server.base.paging import Page
 from server.base.services import Services
+from server.boards.submissions import places_of
 from server.pages.board import times_of
 from server.pages.declared import Context, page, public_page, read_query
 from server.submissions.lists import (
     ListQuery,
     SubmissionQuery,
     VerificationQuery,
+    find_submissions,
     list_submissions,
     list_verifications,
 )
-from web.formats import TimeFormat
-from web.names import accelerator_of_system, named, row_name
+from web.names import accelerator_of_system, named
 
 # Of the latest submissions: a search is no report.
 MOST_SEARCHED = 2_000
@@ -59,28 +62,37 @@ def _context(
     older = None
     if page.next_cursor is not None:
         older = f"{address}?{urlencode(chosen | {'cursor': page.next_cursor})}"
-    times = cache(partial(times_of, session, services))
+    rows = _Rows(session, services)
     return {
-        "rows": [_row(times, row) for row in page.rows],
+        "rows": [rows.shown(row) for row in page.rows],
         "filters": filters,
         "older": older,
         "is_filtered": bool(chosen),
         "newest": None if wanted.cursor is None else f"{address}?{urlencode(chosen)}",
-        "benchmarks": sorted(services.benchmarks),
+        "titles": titles_of(services),
         "address": address,
     }
 
 
-def _row(times: Callable[[str, str, str], TimeFormat], row: Any) -> Context:
-    shown = dict(row._mapping)
-    shown["moment"] = shown["moment"].isoformat()
-    if shown["division"] is not None:
-        evidence = shown.get("evidence", "measured")
-        time = times(shown["benchmark"], shown["division"], evidence)
-        shown["time"] = None
+class _Rows:
+    """Rows of a list as pages show them: with the time and the rank of their boards."""
+
+    def __init__(self, session: Session, services: Services) -> None:
+        self._times = cache(partial(times_of, session, services))
+        self._place_of = places_of(session, services.benchmarks)
+
+    def shown(self, row: Any) -> Context:
+        """A row with its place, and its time in the unit of its board."""
+        shown = dict(row._mapping)
+        shown["moment"] = shown["moment"].isoformat()
         if "tta_seconds" in shown:
+            time = self._times(row.benchmark, row.division, row.evidence)
             shown["time"] = None if time.figure(shown) is None else time.ranked(shown)
-    return shown
+            published = row.submitted_on
+            shown["submitted_on"] = None if published is None else published.isoformat()
+            place = {} if row.withdrawn_at is not None else self._place_of(row)
+            shown |= {name: place.get(name) for name in ("rank", "is_holder")}
+        return shown
 
 
 Words = Annotated[str, Query(max_length=100)]
@@ -91,16 +103,30 @@ def search_page(session: Session, services: Services, q: Words = "") -> Context:
     """Benchmarks, submitters, accelerators, systems and submissions whose names have the words."""
     words = " ".join(q.split())
     if not words:
-        return {"words": words, "groups": {}, "near": []}
+        return {"words": words, "groups": {}, "rows": [], "near": [], "titles": {}}
     names = _names(session, services)
     found = {
         group: [each for each in members if words.casefold() in each[0].casefold()]
         for group, members in names.items()
     }
-    found["Submissions"] = _submissions(session, words)
+    rows = _Rows(session, services)
+    ours = find_submissions(session, words, limit=MOST_FOUND, among=MOST_SEARCHED)
     groups = {name: members[:MOST_FOUND] for name, members in found.items() if members}
-    every = () if groups else [each[0] for members in names.values() for each in members]
-    return {"words": words, "groups": groups, "near": near_names(words, every)}
+    is_found = groups or ours
+    every = () if is_found else [each[0] for members in names.values() for each in members]
+    return {
+        "words": words,
+        "groups": groups,
+        "rows": [rows.shown(row) for row in ours],
+        "near": near_names(words, every),
+        "titles": titles_of(services),
+    }
+
+
+def titles_of(services: Services) -> dict[str, str]:
+    """Titles of the benchmarks by id, in their order."""
+    every = sorted(services.benchmarks.values(), key=lambda each: each.title)
+    return {each.benchmark_id: each.title for each in every}
 
 
 def near_names(words: str, names: Iterable[str]) -> list[str]:
@@ -113,8 +139,11 @@ def near_names(words: str, names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(known[one] for one in close))
 
 
-def _names(session: Session, services: Services) -> dict[str, list[tuple[str, str]]]:
-    """Names with their pages, of the latest submissions on a board for all but benchmarks."""
+def _names(session: Session, services: Services) -> dict[str, list[tuple[str, str, str]]]:
+    """Names with their pages and how many submissions they have, of the latest on a board.
+
+    A benchmark has its task in place of the number, and is found by its id too.
+    """
     latest = session.execute(
         select(SUBMITTER, DISPLAY_NAME, Submission.system)
         .join(User, User.id == Submission.user_id)
@@ -123,47 +152,21 @@ def _names(session: Session, services: Services) -> dict[str, list[tuple[str, st
         .order_by(Submission.submitted_at.desc())
         .limit(MOST_SEARCHED)
     ).all()
-    models = {accelerator_of_system(row.system).model for row in latest}
-    benchmarks = services.benchmarks.values()
+    models = Counter(accelerator_of_system(row.system).model for row in latest)
+    submitters = Counter(row.submitter for row in latest)
+    known = {row.submitter: named(row.submitter, row.display_name) for row in latest}
     return {
         "Benchmarks": [
-            (f"{each.title} ({each.benchmark_id})", f"/benchmarks/{each.benchmark_id}")
-            for each in sorted(benchmarks, key=lambda each: each.title)
+            (f"{title} ({name})", f"/benchmarks/{name}", services.benchmarks[name].task)
+            for name, title in titles_of(services).items()
         ],
-        "Submitters": _pages(
-            {row.submitter: named(row.submitter, row.display_name) for row in latest}, "submitters"
-        ),
-        "Accelerators": _pages({model: model for model in models if model}, "accelerators"),
+        "Submitters": [
+            (known[name], f"/submitters/{quote(name, safe='')}", count_text(count, "submission"))
+            for name, count in sorted(submitters.items())
+        ],
+        "Hardware": [
+            (name, f"/accelerators/{quote(name, safe='')}", count_text(count, "submission"))
+            for name, count in sorted(models.items(), key=lambda one: one[0] or "")
+            if name
+        ],
     }
-
-
-def _pages(names: dict[str, str], folder: str) -> list[tuple[str, str]]:
-    return [(names[name], f"/{folder}/{quote(name, safe='')}") for name in sorted(names)]
-
-
-def _submissions(session: Session, words: str) -> list[tuple[str, str]]:
-    """Submissions by id, model or system, of the latest ones."""
-    latest = select(Submission.id).order_by(Submission.submitted_at.desc()).limit(MOST_SEARCHED)
-    system = Submission.system["name"].as_string()
-    like = [
-        func.lower(column).contains(words.lower(), autoescape=True)
-        for column in (Submission.model, system)
-    ]
-    rows = session.execute(
-        select(
-            Submission.id,
-            Submission.model,
-            Submission.system,
-            Submission.evidence,
-            SUBMITTER,
-            DISPLAY_NAME,
-        )
-        .join(User, User.id == Submission.user_id)
-        .outerjoin(PublishedResult, PublishedResult.submission_id == Submission.id)
-        .where(or_(Submission.id == words, Submission.id.in_(latest) & or_(*like)))
-        .order_by(Submission.submitted_at.desc())
-        .limit(MOST_FOUND)
-    )
-    return [
-        (f"{row_name(dict(row._mapping))}: {row.model}", f"/submissions/{row.id}") for row in rows
-    ]

@@ -14,6 +14,7 @@ from finishline.rules.scoring.scoring import RunScore, measured_steps
 from finishline.rules.scoring.violations import WAIVABLE
 from finishline.rules.verification.purposes import HEAD_TO_HEAD
 from finishline.rules.verification.replay import why_not_replayable
+from server.base.fleet import Fleet
 from server.base.middleware import tagged
 from server.base.models import Pool, Submission, Verification
 from server.base.services import Services, site_address
@@ -288,6 +289,7 @@ def request_page(
         "expected": Estimator(session, kind).estimate(submission, benchmark, claim),
         "no_room": why_no_room(session, services.settings, caller, submission, kind),
         "free": not caller.is_organiser,
+        "lacking": Fleet.read(session).lacks,
     }
 
 

@@ -20,6 +20,7 @@ from finishline.rules.text import names_text
 from finishline.rules.trainings.manifest import FILE
 from finishline.rules.trainings.package import MOST_FILES, is_left_out
 from server.base.errors import ContentError, ServerError, problem_of
+from server.base.fleet import Fleet
 from server.base.forms import with_form
 from server.base.services import Services
 from server.boards.submissions import preview_submission
@@ -169,6 +170,7 @@ def submit_page(
     return {
         "typed": {"benchmark": benchmark, "key": secrets.token_urlsafe(16)},
         "preview": None,
+        "lacking": Fleet.read(session).lacks,
         "benchmarks": [("", "as the files say"), *titles],
         "hosts": [("", "the first that fits")]
         + [(name, f"{name} ({', '.join(environments)})") for name, environments in hosts],

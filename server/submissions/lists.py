@@ -1,11 +1,11 @@
 """Find and list submissions and their runs, and list verifications for people."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import Row, Select, select
+from sqlalchemy import Row, Select, func, or_, select
 from sqlalchemy.orm import Session, joinedload
 
 from finishline.rules.benchmarks.accelerators import NOT_STATED
@@ -72,6 +72,7 @@ _COLUMNS: tuple[Any, ...] = (
     Submission.id,
     Submission.id.label("submission_id"),
     Submission.kind,
+    Submission.benchmark_id,
     Submission.benchmark_id.label("benchmark"),
     Submission.tta_seconds,
     Submission.latency_ms,
@@ -102,6 +103,20 @@ def list_submissions(session: Session, wanted: SubmissionQuery) -> Page:
     """A page of submissions, newest first, as rows with the columns that a list shows."""
     query = _narrowed(select(*_COLUMNS).outerjoin(Pool, Pool.id == Submission.pool_id), wanted)
     return _page(session, query, wanted, Submission.submitted_at, Submission.id)
+
+
+def find_submissions(session: Session, words: str, *, limit: int, among: int) -> Sequence[Row[Any]]:
+    """Rows of the same list by id, or by title or system of the latest `among`, newest first."""
+    latest = select(Submission.id).order_by(Submission.submitted_at.desc()).limit(among)
+    like = [
+        func.lower(column).contains(words.lower(), autoescape=True)
+        for column in (Submission.model, Submission.system["name"].as_string())
+    ]
+    query = select(*_COLUMNS).outerjoin(Pool, Pool.id == Submission.pool_id)
+    named = or_(Submission.id == words, Submission.id.in_(latest) & or_(*like))
+    newest = Submission.submitted_at.desc()
+    query = _narrowed(query, SubmissionQuery()).where(named).order_by(newest).limit(limit)
+    return session.execute(query).all()
 
 
 def whole_submissions(
