@@ -5,11 +5,14 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from ipaddress import ip_network
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.utils import canonicalize_name
 
 from server.base.settings import Settings
 from tests.deploy.conftest import ROOT
@@ -290,6 +293,46 @@ def test_the_worker_image_asks_for_the_ranges_of_pyproject():
     assert {name: declared[name] for name in asked} == asked
     assert {"torchvision", "nvidia-ml-py"} < set(asked)
     assert not {"sqlalchemy", "fastapi", "alembic"} & set(asked)
+
+
+# Imports all of the image's code, and prints what the modules of it import at their top.
+IMPORTS_ALL = """
+import ast, importlib, pathlib, sys
+for folder in ("worker", "reference_models"):
+    for path in sorted(pathlib.Path(folder).rglob("*.py")):
+        if "inside" not in path.parts:
+            name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+            importlib.import_module(name)
+for name, module in list(sys.modules.items()):
+    if name.partition(".")[0] in ("worker", "reference_models", "finishline"):
+        for node in ast.parse(pathlib.Path(module.__file__).read_text()).body:
+            if isinstance(node, ast.ImportFrom):
+                print(node.module.partition(".")[0])
+            elif isinstance(node, ast.Import):
+                print(*(each.name.partition(".")[0] for each in node.names))
+"""
+
+
+def test_worker_image_has_what_it_imports():
+    lines = (ROOT / "deploy/worker-requirements.txt").read_text().splitlines()
+    known, found = set(), {*requirements([line for line in lines if not line.startswith("#")])}
+    while found:
+        name = found.pop()
+        known.add(canonicalize_name(name))
+        with suppress(PackageNotFoundError):  # An extra's, which is not installed here.
+            needed = {
+                re.match(r"[\w.-]+", each)[0]
+                for each in requires(name) or ()
+                if "extra ==" not in each
+            }
+            found |= {each for each in needed if canonicalize_name(each) not in known}
+    imported = subprocess.run(
+        [sys.executable, "-c", IMPORTS_ALL], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split()
+    owners = packages_distributions()
+    used = {canonicalize_name(owner) for name in imported for owner in owners.get(name, ())}
+    assert {"celery", "torch", "pydantic"} <= used
+    assert used - known - {"finishline-server", "finishline-tta"} == set()
 
 
 def requirements(names):
