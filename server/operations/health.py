@@ -11,14 +11,11 @@ import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime
-from functools import partial
 from types import FrameType
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from fastapi import APIRouter, Response
 from sqlalchemy import func, select, text
@@ -49,24 +46,22 @@ class BackgroundValue(Generic[T]):
 
     def __init__(self, ask: Callable[[], T], *, keep_seconds: float, limit_seconds: float) -> None:
         self._ask = ask
-        self._keep_seconds = keep_seconds
-        self._limit_seconds = limit_seconds
+        self.keep_seconds = keep_seconds
+        self.limit_seconds = limit_seconds
         self._asked_at = 0.0
         self._answer: Future[T] | None = None
 
     async def get(self) -> T:
         """Return the value. Raises the query's error, or TimeoutError if it takes too long."""
         answer, now = self._answer, time.monotonic()
-        if answer is None or (answer.done() and now - self._asked_at >= self._keep_seconds):
+        if answer is None or (answer.done() and now - self._asked_at >= self.keep_seconds):
             answer = self._answer = Future()
             self._asked_at = now
             # A daemon: a question that hangs does not keep the process from ending.
             threading.Thread(target=self._run, args=(answer,), daemon=True).start()
-        answered = asyncio.wrap_future(answer)
-        answered.add_done_callback(lambda done: done.cancelled() or done.exception())
-        await asyncio.wait([answered], timeout=max(self._asked_at + self._limit_seconds - now, 0))
         if not answer.done():
-            raise TimeoutError
+            seconds = self._asked_at + self.limit_seconds - now
+            await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(answer)), seconds)
         return answer.result()
 
     def _run(self, answer: Future[T]) -> None:
@@ -119,18 +114,16 @@ class UnwellError(Exception):
 ANY_CLASS = "any"
 
 
-@dataclass(frozen=True)
-class Queue:
+class Queue(NamedTuple):
     """Attempts that wait for one hardware class, or for any. Ages are in seconds.
 
     `beside_free_seconds` is the age of the oldest while a worker that could take it is idle, else
     0: an attempt that is then not taken within a minute is stuck.
     """
 
-    hardware_class: str
-    attempts: int
-    oldest_seconds: float
-    beside_free_seconds: float
+    attempts: int = 0
+    oldest_seconds: float = 0.0
+    beside_free_seconds: float = 0.0
 
 
 def state_of(fleet: Fleet, worker: WorkerRow) -> str:
@@ -144,35 +137,29 @@ def state_of(fleet: Fleet, worker: WorkerRow) -> str:
     return "paused" if fleet.pause and word != "stopping" else word
 
 
-def read_queues(session: Session, fleet: Fleet) -> list[Queue]:
-    """The queue of every class that some worker has or had, and of all workers.
+def read_queues(session: Session, fleet: Fleet) -> dict[str, Queue]:
+    """The queue of every class that some worker has or had, and of all workers, by their names.
 
     An attempt for a class that no worker ever had waits for any: submitters make up endless names.
     """
-    now = utc_now()
+    queues = {worker.hardware_class: Queue() for worker in fleet.workers} | {ANY_CLASS: Queue()}
     query = (
         select(Attempt.hardware_class, func.count(), func.min(Attempt.created_at))
         .where(Attempt.state == "queued")
         .group_by(Attempt.hardware_class)
     )
-    waiting: dict[str, tuple[int, datetime]] = {}
-    known = {worker.hardware_class for worker in fleet.workers}
     for wanted, attempts, oldest in session.execute(query):
-        name = wanted if wanted in known else ANY_CLASS
-        count, earliest = waiting.get(name, (0, oldest))
-        waiting[name] = (count + attempts, min(earliest, oldest))
-    queues = []
-    for name in sorted(known | {ANY_CLASS}):
-        attempts, oldest = waiting.get(name, (0, now))
-        age = max((now - oldest).total_seconds(), 0.0)
-        queues.append(Queue(name, attempts, age, age if is_free(name, fleet) else 0.0))
+        name = wanted if wanted in queues else ANY_CLASS
+        age = max((utc_now() - oldest).total_seconds(), 0.0)
+        able = set(fleet.takers(name)) & set(fleet.open)
+        is_free = any(worker.state == "idle" for worker in able)
+        before = queues[name]
+        queues[name] = Queue(
+            before.attempts + attempts,
+            max(before.oldest_seconds, age),
+            max(before.beside_free_seconds, age if is_free else 0.0),
+        )
     return queues
-
-
-def is_free(hardware_class: str, fleet: Fleet) -> bool:
-    """Whether a worker that is given work and may take this is idle."""
-    able = set(fleet.takers(hardware_class)) & set(fleet.open)
-    return any(worker.state == "idle" for worker in able)
 
 
 STALE_ROUND_SECONDS = 30.0
@@ -183,37 +170,36 @@ GROW = (
 )
 
 
-@dataclass(frozen=True)
-class Check:
-    """A question by name, with a sentence as its answer. Raises UnwellError, or any error.
-
-    While one that is `needed` fails, no submission can be taken.
-    """
-
-    name: str
-    ask: Callable[[], str]
-    needed: bool = False
+# While one of these fails, no submission can be taken.
+NEEDED = frozenset({"database", "artifacts"})
+# A question with a sentence as its answer. It raises UnwellError, or any error.
+Check = Callable[[], str]
 
 
-def make_checks(services: Services, dispatcher: Dispatcher, *, revision: str) -> list[Check]:
+def make_checks(services: Services, dispatcher: Dispatcher, *, revision: str) -> dict[str, Check]:
     """Every check of a server that needs its database at a revision, in the order of showing."""
     settings, database = services.settings, services.database
-    return [
-        Check("database", partial(check_database, database, revision), needed=True),
-        Check("artifacts", partial(check_artifacts, services.artifacts, settings), needed=True),
-        Check("broker", partial(check_broker, dispatcher)),
-        Check("dispatch", partial(check_dispatch, dispatcher)),
-        Check("clock", partial(check_clock, dispatcher)),
-        Check("queue", partial(check_queue, database)),
-        Check("definitions", partial(check_definitions, database, settings)),
-    ]
+    return {
+        "database": lambda: check_database(database, revision),
+        "artifacts": lambda: check_artifacts(services.artifacts, settings),
+        "broker": lambda: check_broker(dispatcher),
+        "dispatch": lambda: check_dispatch(dispatcher),
+        "clock": lambda: check_clock(dispatcher),
+        "queue": lambda: check_queue(database),
+        "definitions": lambda: check_definitions(database, settings),
+    }
 
 
 def check_database(database: Database, revision: str) -> str:
     """The database answers, takes writes, and its schema is the one this code was written for."""
     with database.read() as session:
         found = session.scalar(text("SELECT version_num FROM alembic_version"))
-        is_writable = _is_writable(session, database)
+        is_writable = True
+        # Asked without a lock, so that a long write of another session does not count as failure.
+        if not database.is_sqlite:
+            is_writable = session.scalar(text("SHOW transaction_read_only")) == "off"
+        elif database.url.database not in (None, "", ":memory:"):
+            is_writable = os.access(str(database.url.database), os.W_OK)
         has_room = not database.was_full or _has_room(session)
     if found != revision:
         raise UnwellError(f"The database is at revision {found}, this server needs {revision}.")
@@ -223,17 +209,6 @@ def check_database(database: Database, revision: str) -> str:
         raise UnwellError("The database's disk is full: nothing can be stored.")
     database.was_full = False
     return f"The database answers; it is at revision {found}."
-
-
-def _is_writable(session: Session, database: Database) -> bool:
-    """Whether a database takes writes: its file may be written, its PostgreSQL is no standby.
-
-    Asked without a lock, so that a long write of another session does not count as failure.
-    """
-    if not database.is_sqlite:
-        return str(session.scalar(text("SHOW transaction_read_only"))) == "off"
-    path = database.url.database
-    return path in (None, "", ":memory:") or os.access(path, os.W_OK)
 
 
 def _has_room(session: Session) -> bool:
@@ -298,7 +273,7 @@ def check_queue(database: Database) -> str:
     """Check that no attempt waits for long beside a worker that could take it."""
     with database.read(ORGANISER) as session:
         fleet = Fleet.read(session)
-        queues = read_queues(session, fleet)
+        queues = read_queues(session, fleet).values()
     stuck_seconds = max(queue.beside_free_seconds for queue in queues)
     if stuck_seconds > STUCK_SECONDS:
         raise UnwellError(f"An attempt waits for {stuck_seconds:.0f} s beside an idle worker.")
@@ -319,57 +294,45 @@ def check_definitions(database: Database, settings: Settings) -> str:
     return "Every file of a frozen benchmark matches its frozen definition."
 
 
-KEEP_SECONDS = 1.0
-LIMIT_SECONDS = 2.0
+KEEP_SECONDS, LIMIT_SECONDS = 1.0, 2.0
 
 
 class Readiness:
     """The checks with their latest findings, and whether the process is about to stop."""
 
-    def __init__(
-        self,
-        checks: Sequence[Check],
-        *,
-        keep_seconds: float = KEEP_SECONDS,
-        limit_seconds: float = LIMIT_SECONDS,
-    ) -> None:
-        self._limit_seconds = limit_seconds
-        times = {"keep_seconds": keep_seconds, "limit_seconds": limit_seconds}
-        self._checks = [(check, BackgroundValue(check.ask, **times)) for check in checks]
+    def __init__(self, checks: Mapping[str, Check]) -> None:
+        times = {"keep_seconds": KEEP_SECONDS, "limit_seconds": LIMIT_SECONDS}
+        self.answers = {name: BackgroundValue(ask, **times) for name, ask in checks.items()}
         self._states: dict[str, State] = {}
         self.is_draining = False
 
     async def look(self) -> list[CheckView]:
         """Findings of all checks, which run at once."""
-        return await asyncio.gather(*(self._find(check, kept) for check, kept in self._checks))
+        return await asyncio.gather(*map(self._find, self.answers))
 
     def is_ready(self, findings: Sequence[CheckView]) -> bool:
         """Whether submissions can be taken."""
         return not self.is_draining and all(finding.state != "failing" for finding in findings)
 
-    async def _find(self, check: Check, kept: BackgroundValue[str]) -> CheckView:
+    async def _find(self, name: str) -> CheckView:
         state: State = "ok"
-        cause: Exception | None = None
+        why = ""
         try:
-            detail = await kept.get()
+            detail = await self.answers[name].get()
         except Exception as error:  # noqa: BLE001  Any error is a finding.
-            cause, detail = error, self._sentence(error)
             is_minor = isinstance(error, UnwellError) and error.is_minor
-            state = "failing" if check.needed and not is_minor else "degraded"
-        if state != self._states.get(check.name, "ok"):  # No line while it stays.
+            state = "failing" if name in NEEDED and not is_minor else "degraded"
+            # A sentence for anybody: an error of a driver names hosts, so the log alone has it.
+            detail, why = f"No response ({type(error).__name__}).", f" ({error})"
+            if isinstance(error, TimeoutError):
+                detail, why = f"No response within {self.answers[name].limit_seconds:g} s.", ""
+            elif isinstance(error, UnwellError):
+                detail, why = str(error), ""
+        if state != self._states.get(name, "ok"):  # No line while it stays.
             level = logging.INFO if state == "ok" else logging.WARNING
-            why = f" ({cause})" if cause is not None and str(cause) not in ("", detail) else ""
-            log.log(level, "check %s is %s: %s%s", check.name, state, detail, why)
-        self._states[check.name] = state
-        return CheckView(name=check.name, needed=check.needed, state=state, detail=detail)
-
-    def _sentence(self, error: Exception) -> str:
-        """A sentence for anybody: an error of a driver names hosts, so the log alone has it."""
-        if isinstance(error, UnwellError):
-            return str(error)
-        if isinstance(error, TimeoutError):
-            return f"No response within {self._limit_seconds:g} s."
-        return f"No response ({type(error).__name__})."
+            log.log(level, "check %s is %s: %s%s", name, state, detail, why)
+        self._states[name] = state
+        return CheckView(name=name, needed=name in NEEDED, state=state, detail=detail)
 
 
 @contextmanager

@@ -38,7 +38,6 @@ from server.base.models import (
 )
 from server.base.request_context import RequestMetrics
 from server.base.services import Services, ServicesDep
-from server.base.settings import Settings
 from server.base.visibility import ORGANISER
 from server.notices.outbox import overdue_seconds
 from server.operations.copies import last_copy_at
@@ -83,30 +82,6 @@ def _counted(session: Session, *by: Any, where: Any = True) -> Counts:
     return {tuple(labels): count for *labels, count in session.execute(query)}
 
 
-# The words and labels of each figure, by its name. One that only grows ends in _total.
-CLASS = ("hardware_class",)
-FIGURES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "queued_attempts": ("Attempts that wait for a worker of a hardware class, or any.", CLASS),
-    "oldest_queued_attempt_age_seconds": ("Age of the oldest that waits, else 0.", CLASS),
-    "queued_beside_free_worker_age_seconds": (
-        "Age of the oldest that waits while a suitable worker is idle, else 0.", CLASS
-    ),
-    "workers": ("Workers by state: idle and busy ones alone get work.", (*CLASS, "state")),
-    "running_attempts": ("Attempts under way.", ()),
-    "running_attempt_past_lease_seconds": (
-        "How long ago the first lease of an attempt under way ran out, else 0.", ()
-    ),
-    "attempts_ended_total": ("Attempts that ended, by kind of failure.", ("state", "failure")),
-    "leases_lost_total": ("Attempts whose lease ran out because the worker went offline.", ()),
-    "verdicts_total": ("Verifications that ended in an outcome.", ("kind", "outcome")),
-    "submissions_total": (
-        "Submissions; those of an archive were published elsewhere.", ("kind", "archive")
-    ),
-    "deliveries": ("Messages of the last 30 days.", ("channel", "state")),
-    "delivery_overdue_seconds": ("Delay of the most overdue retry of a message, else 0.", ()),
-}  # fmt: skip
-
-
 def read_figures(database: Database) -> list[Metric]:
     """Every figure of one moment. Raises errors of the database."""
     now = utc_now()
@@ -118,37 +93,45 @@ def read_figures(database: Database) -> list[Metric]:
     running = select(func.min(Attempt.lease_expires_at)).where(Attempt.state == "running")
     with database.read(ORGANISER) as session:
         fleet = Fleet.read(session)
-        queues = {(queue.hardware_class,): queue for queue in read_queues(session, fleet)}
+        queues = {(name,): queue for name, queue in read_queues(session, fleet).items()}
+        workers = Counter((each.hardware_class, state_of(fleet, each)) for each in fleet.workers)
         attempts = _counted(session, Attempt.state)
         first = session.scalar(running)
-        values: dict[str, float | Counts] = {
-            "queued_attempts": {name: each.attempts for name, each in queues.items()},
-            "oldest_queued_attempt_age_seconds": {
-                name: each.oldest_seconds for name, each in queues.items()
-            },
-            "queued_beside_free_worker_age_seconds": {
-                name: each.beside_free_seconds for name, each in queues.items()
-            },
-            "workers": Counter(
-                (each.hardware_class, state_of(fleet, each)) for each in fleet.workers
-            ),
-            "running_attempts": attempts.get(("running",), 0),
-            "running_attempt_past_lease_seconds": (
-                0.0 if first is None else max((now - first).total_seconds(), 0.0)
-            ),
-            "attempts_ended_total": _counted(session, Attempt.state, failure, where=ended),
-            "leases_lost_total": attempts.get(("lost",), 0),
-            "verdicts_total": _counted(
-                session, Verification.kind, Verification.outcome, where=judged
-            ),
-            "submissions_total": _counted(session, Submission.kind, archive),
-            "deliveries": {**DELIVERIES, **_counted(session, channel, Message.state)},
-            "delivery_overdue_seconds": overdue_seconds(session, now=now),
-        }
-        families = [
-            family(name, text, values[name], *labels) for name, (text, labels) in FIGURES.items()
-        ]
-        return [*families, _of_replays(session, is_sqlite=database.is_sqlite)]
+        late_seconds = 0.0 if first is None else max((now - first).total_seconds(), 0.0)
+        outcomes = _counted(session, Verification.kind, Verification.outcome, where=judged)
+        deliveries = {**DELIVERIES, **_counted(session, channel, Message.state)}
+        return [
+            family("queued_attempts",
+                   "Attempts that wait for a worker of a hardware class, or any.",
+                   {name: each.attempts for name, each in queues.items()}, "hardware_class"),
+            family("oldest_queued_attempt_age_seconds", "Age of the oldest that waits, else 0.",
+                   {name: each.oldest_seconds for name, each in queues.items()}, "hardware_class"),
+            family("queued_beside_free_worker_age_seconds",
+                   "Age of the oldest that waits while a suitable worker is idle, else 0.",
+                   {name: each.beside_free_seconds for name, each in queues.items()},
+                   "hardware_class"),
+            family("workers", "Workers by state: idle and busy ones alone get work.",
+                   workers, "hardware_class", "state"),
+            family("running_attempts", "Attempts under way.", attempts.get(("running",), 0)),
+            family("running_attempt_past_lease_seconds",
+                   "How long ago the first lease of an attempt under way ran out, else 0.",
+                   late_seconds),
+            family("attempts_ended_total", "Attempts that ended, by kind of failure.",
+                   _counted(session, Attempt.state, failure, where=ended), "state", "failure"),
+            family("leases_lost_total",
+                   "Attempts whose lease ran out because the worker went offline.",
+                   attempts.get(("lost",), 0)),
+            family("verdicts_total", "Verifications that ended in an outcome.",
+                   outcomes, "kind", "outcome"),
+            family("submissions_total",
+                   "Submissions; those of an archive were published elsewhere.",
+                   _counted(session, Submission.kind, archive), "kind", "archive"),
+            family("deliveries", "Messages of the last 30 days.", deliveries, "channel", "state"),
+            family("delivery_overdue_seconds",
+                   "Delay of the most overdue retry of a message, else 0.",
+                   overdue_seconds(session, now=now)),
+            _of_replays(session, is_sqlite=database.is_sqlite),
+        ]  # fmt: skip
 
 
 def _of_replays(session: Session, *, is_sqlite: bool) -> Metric:
@@ -164,46 +147,16 @@ def _of_replays(session: Session, *, is_sqlite: bool) -> Metric:
         .where(Attempt.state == "done", Attempt.started_at.is_not(None))
         .group_by(BenchmarkDefinition.benchmark_id)
     )
-    family = SummaryMetricFamily(
-        "finishline_replay_seconds",
-        "From claim to report of attempts that ended with one.",
-        labels=("benchmark",),
-    )
+    text = "From claim to report of attempts that ended with one."
+    taken_by = SummaryMetricFamily("finishline_replay_seconds", text, labels=("benchmark",))
     for benchmark, count, seconds in session.execute(query):
-        family.add_metric((benchmark,), count_value=count, sum_value=seconds)
-    return family
+        taken_by.add_metric((benchmark,), count_value=count, sum_value=seconds)
+    return taken_by
 
 
 log = logging.getLogger(__name__)
 
 router = APIRouter(include_in_schema=False)
-
-
-def process_families(
-    services: Services, findings: Sequence[CheckView], *, ready: bool
-) -> Iterator[Metric]:
-    """Findings of /readyz, and what they look at."""
-    yield family("ready", "1 while this process can accept submissions, as in /readyz.", ready)
-    yield family(
-        "check_ok",
-        "1 while a check of /readyz finds nothing wrong.",
-        {(finding.name,): finding.state == "ok" for finding in findings},
-        "check",
-    )
-    with suppress(OSError):
-        free = shutil.disk_usage(services.artifacts.folder).free
-        yield family("artifacts_free_bytes", "Free space for received logs.", free)
-    seconds = services.of(Dispatcher).seconds_since_round
-    if seconds is not None:
-        yield family("dispatch_round_age_seconds", "Time since the last dispatch.", seconds)
-
-
-def copies_families(settings: Settings) -> Iterator[Metric]:
-    """The last export and backup, where the settings name a folder."""
-    for kind, folder in (("export", settings.exports_dir), ("backup", settings.backups_dir)):
-        if folder is not None:
-            name, text = f"{kind}_last_success_timestamp_seconds", "in Unix time; 0 without one."
-            yield family(name, f"When the last {kind} was made, {text}", last_copy_at(folder, kind))
 
 
 @dataclass(frozen=True)
@@ -225,24 +178,38 @@ async def metrics(request: Request, services: ServicesDep) -> Response:
     Anybody may read them unless the settings name a token. While the database is away the rest is
     answered all the same, with `finishline_figures_ok` 0.
     """
-    _require_token(services, request)
+    token = services.settings.metrics_token
+    if token is not None:
+        sent = request.headers.get("authorization", "").encode()
+        if not secrets.compare_digest(sent, f"Bearer {token.get_secret_value()}".encode()):
+            raise NotSignedInError("The metrics of this server need the token its settings name.")
     readiness = services.of(Readiness)
     findings, figures = await asyncio.gather(readiness.look(), _figures(services.of(CachedFigures)))
     ready = readiness.is_ready(findings)
-    families = [*process_families(services, findings, ready=ready), *figures]
-    families += copies_families(services.settings)
+    families = [*_of_process(services, findings, ready=ready), *figures]
     encode, content_type = choose_encoder(request.headers.get("accept", ""))
     content = encode(Scrape(services.of(RequestMetrics).registry, families))
     return Response(content, headers={"Content-Type": content_type, "Cache-Control": "no-store"})
 
 
-def _require_token(services: Services, request: Request) -> None:
-    token = services.settings.metrics_token
-    if token is None:
-        return
-    sent = request.headers.get("authorization", "").encode()
-    if not secrets.compare_digest(sent, f"Bearer {token.get_secret_value()}".encode()):
-        raise NotSignedInError("The metrics of this server need the token its settings name.")
+def _of_process(
+    services: Services, findings: Sequence[CheckView], *, ready: bool
+) -> Iterator[Metric]:
+    """Findings of /readyz and what they look at, and the last copies where a folder is named."""
+    yield family("ready", "1 while this process can accept submissions, as in /readyz.", ready)
+    states = {(finding.name,): finding.state == "ok" for finding in findings}
+    yield family("check_ok", "1 while a check of /readyz finds nothing wrong.", states, "check")
+    with suppress(OSError):
+        free = shutil.disk_usage(services.artifacts.folder).free
+        yield family("artifacts_free_bytes", "Free space for received logs.", free)
+    seconds = services.of(Dispatcher).seconds_since_round
+    if seconds is not None:
+        yield family("dispatch_round_age_seconds", "Time since the last dispatch.", seconds)
+    settings = services.settings
+    for kind, folder in (("export", settings.exports_dir), ("backup", settings.backups_dir)):
+        if folder is not None:
+            name, text = f"{kind}_last_success_timestamp_seconds", "in Unix time; 0 without one."
+            yield family(name, f"When the last {kind} was made, {text}", last_copy_at(folder, kind))
 
 
 async def _figures(cached: CachedFigures) -> list[Metric]:

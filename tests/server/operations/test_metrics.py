@@ -63,7 +63,7 @@ def add_worker(database, name, **values):
 
 
 def test_what_waits_runs_and_ended_is_counted(replay, client, database, make_report):
-    services_of(client).of(CachedFigures)._keep_seconds = 0.0
+    services_of(client).of(CachedFigures).keep_seconds = 0.0
     replay.change(replay.attempt_id, created_at=utc_now() - timedelta(seconds=500))
     waiting = scrape(client)
     # A submitter may write any class: without a worker of it, it is no label.
@@ -177,9 +177,9 @@ class TestOnOneDatabase:
             raise OperationalError("SELECT 1", {}, Exception("connection refused"))
 
         monkeypatch.setattr(Database, "read", away)
-        services_of(client).of(CachedFigures)._keep_seconds = 0.0
-        for _, kept in services_of(client).of(Readiness)._checks:
-            kept._keep_seconds = 0.0
+        services_of(client).of(CachedFigures).keep_seconds = 0.0
+        for kept in services_of(client).of(Readiness).answers.values():
+            kept.keep_seconds = 0.0
         client.get("/api/v1/verifications")
         samples = scrape(client)
 
@@ -205,7 +205,7 @@ class TestOnOneDatabase:
             return read_figures(database)
 
         monkeypatch.setattr(kept, "_ask", count)
-        monkeypatch.setattr(kept, "_keep_seconds", 3600.0)
+        monkeypatch.setattr(kept, "keep_seconds", 3600.0)
         for _ in range(5):
             scrape(client)
 

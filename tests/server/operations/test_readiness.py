@@ -62,9 +62,9 @@ def look(client, monkeypatch):
     monkeypatch.setattr(Dispatcher, "is_running", True)
     dispatcher = services_of(client).of(Dispatcher)
     dispatcher._round_ended_at = time.monotonic()
-    for _, kept in services_of(client).of(Readiness)._checks:
-        kept._keep_seconds = 0.0
-        kept._limit_seconds = 60.0
+    for kept in services_of(client).of(Readiness).answers.values():
+        kept.keep_seconds = 0.0
+        kept.limit_seconds = 60.0
     return lambda: client.get("/readyz")
 
 
@@ -258,10 +258,9 @@ def test_the_whole_server_answers_while_its_database_hangs(look, client, release
         raise OperationalError("SELECT 1", {}, Exception("released"))
 
     monkeypatch.setattr(Database, "read", hang)
-    services_of(client).of(Readiness)._limit_seconds = 0.05
-    services_of(client).of(CachedFigures)._limit_seconds = 0.05
-    for _, kept in services_of(client).of(Readiness)._checks:
-        kept._limit_seconds = 0.05
+    services_of(client).of(CachedFigures).limit_seconds = 0.05
+    for kept in services_of(client).of(Readiness).answers.values():
+        kept.limit_seconds = 0.05
     answer = look()
 
     assert answer.status_code == 503
@@ -282,7 +281,7 @@ def test_a_process_told_to_stop_says_so_before_it_does():
 
     before = signal.signal(signal.SIGTERM, stop)
     try:
-        readiness = Readiness([])
+        readiness = Readiness({})
         with drained_before_stop(readiness, drain_seconds=3600):
             assert readiness.is_ready([])
             signal.raise_signal(signal.SIGTERM)
@@ -290,7 +289,7 @@ def test_a_process_told_to_stop_says_so_before_it_does():
             assert stopped == []
             signal.raise_signal(signal.SIGTERM)
             assert stopped == [signal.SIGTERM]
-        with drained_before_stop(Readiness([]), drain_seconds=0.01):
+        with drained_before_stop(Readiness({}), drain_seconds=0.01):
             over.clear()
             signal.raise_signal(signal.SIGTERM)
             assert over.wait(20)
