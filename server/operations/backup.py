@@ -4,13 +4,13 @@ import os
 import shutil
 import sqlite3
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import cast
 
 from sqlalchemy import Connection, NullPool, create_engine, inspect, select, text
 
@@ -24,7 +24,7 @@ from server.base.errors import ConflictError, ContentError, NotFoundError
 from server.base.models import User
 from server.base.schema import VERSIONS, newest_revision
 from server.base.services import Services
-from server.base.signing import Signer, load_signer
+from server.base.signing import load_signer
 from server.base.visibility import ORGANISER
 from server.operations.copies import (
     MANIFEST,
@@ -53,25 +53,15 @@ NEW_PLACE = (
 )
 
 
-def back_up(
-    services: Services, root: Path, *, keep: int | None = None, keep_missing: bool = False,
-    say: Progress = silent,
-) -> tuple[Path, Manifest]:  # fmt: skip
-    """Add a backup to a folder of backups, while the server goes on.
-
-    The database is of one moment, and every log that it names was there at that moment.
-    """
-    return add_copy(
-        services, root, "backup", partial(_fill, services), keep=keep, keep_missing=keep_missing,
-        say=say,
-    )  # fmt: skip
-
-
-def _fill(services: Services, folder: Path) -> Content:
-    kind = _kind_of(services.database)
+def _fill(services: Services, folder: Path, _say: Progress) -> Content:
+    """The database is of one moment, and every log that it names was there at that moment."""
+    kind = services.database.url.get_backend_name()
     content = _dump(services.database, folder / FILES[kind])
     _copy_private(services.settings.signing_key_path, folder / KEY)
     return content
+
+
+back_up = partial(add_copy, "backup", _fill)
 
 
 def restore(
@@ -163,11 +153,12 @@ def _checked(folder: Path, database: Database) -> tuple[Manifest, list[str]]:
     document = read_json((folder / MANIFEST).read_bytes(), file=MANIFEST)
     if document.get("format") != BACKUP_FORMAT:
         raise RuleError("another format", file=MANIFEST, field="format", expected=BACKUP_FORMAT)
-    parts = {name: part for name, part in document.items() if name != "signature"}
-    manifest = read_part(Manifest, parts)
-    if manifest.content != _kind_of(database):
+    signature = document.pop("signature", None)
+    manifest = read_part(Manifest, document)
+    kind = database.url.get_backend_name()
+    if manifest.content != kind:
         raise ConflictError(
-            f"{folder} is of {manifest.content}, expected {_kind_of(database)}. Hint: name an "
+            f"{folder} is of {manifest.content}, expected {kind}. Hint: name an "
             f"address of {manifest.content} in FINISHLINE_DATABASE_URL."
         )
     if manifest.schema_revision != newest_revision():
@@ -180,20 +171,15 @@ def _checked(folder: Path, database: Database) -> tuple[Manifest, list[str]]:
     if problems:
         lines = "".join(f"\n  {problem}" for problem in problems)
         raise ContentError(f"{folder} is not whole, and nothing was changed:{lines}")
-    _require_signed(document, load_signer(folder / KEY))
-    own = {FILES[manifest.content], KEY}
-    return manifest, [sha256 for name, sha256 in manifest.files.items() if name not in own]
-
-
-def _require_signed(document: Mapping[str, Any], signer: Signer) -> None:
-    """Raise RuleError unless the key of a backup signed its manifest as it is."""
-    found = document.get("signature")
-    value = found.get("value") if isinstance(found, Mapping) else None
+    signer = load_signer(folder / KEY)
+    value = signature.get("value") if isinstance(signature, dict) else None
     if value != signer.sign(signed_bytes(document)).hex():
         raise RuleError(
             "it was changed, or another key signed it",
             file=MANIFEST, field="signature", expected=f"that of key {signer.key_id}",
         )  # fmt: skip
+    own = {FILES[manifest.content], KEY}
+    return manifest, [sha256 for name, sha256 in manifest.files.items() if name not in own]
 
 
 def _problems(folder: Path, manifest: Manifest) -> Iterator[str]:
@@ -226,10 +212,6 @@ def _restore_logs(folder: Path, logs: list[str], store: ArtifactStore) -> None:
         finally:
             for each in staged:
                 store.discard(each)
-
-
-def _kind_of(database: Database) -> str:
-    return "sqlite" if database.is_sqlite else "postgresql"
 
 
 def _copy_private(source: Path, target: Path) -> None:

@@ -29,14 +29,14 @@ DATED = "????????T??????Z"  # As of %Y%m%dT%H%M%SZ.
 PARTIAL = ".partial"
 
 Progress = Callable[[str], None]
+# The fields of a manifest that say what a copy has beside its logs, and the names of the logs.
+Content = tuple[dict[str, Any], Sequence[str]]
+# Fills a folder with all of a copy but its logs, and says what it does.
+Fill = Callable[[Services, Path, Progress], Content]
 
 
 def silent(_line: str) -> None:
     """Say nothing."""
-
-
-# The fields of a manifest that say what a copy has beside its logs, and the names of the logs.
-Content = tuple[dict[str, Any], Sequence[str]]
 
 
 class Manifest(Part):
@@ -82,10 +82,10 @@ def only_one(root: Path) -> Iterator[None]:
 
 
 def add_copy(
-    services: Services, root: Path, what: str, fill: Callable[[Path], Content], *,
-    keep: int | None, keep_missing: bool, say: Progress,
+    what: str, fill: Fill, services: Services, root: Path, *,
+    keep: int | None = None, keep_missing: bool = False, say: Progress = silent,
 ) -> tuple[Path, Manifest]:  # fmt: skip
-    """Add a dated backup or export to a folder, then remove all but the latest `keep` of its kind.
+    """Add a dated copy to a folder while the server goes on, then remove all but the latest `keep`.
 
     Raises ConflictError while another one is made, RuleError naming a log that is lost or changed.
     With `keep_missing` lost logs are listed. A process that dies leaves a hidden folder behind,
@@ -99,15 +99,16 @@ def add_copy(
         folder = root / f".{path.name}{PARTIAL}"
         folder.mkdir(mode=0o700)
         try:
-            fields, logs = fill(folder)
-            earlier = next(reversed(dated_copies(root, what)), None)
+            fields, logs = fill(services, folder, say)
+            files = {name: sha256_of(folder / name) for name in files_in(folder)}
+            earlier = next(reversed(dated_copies(root, what)), root)
             missing = _copy_logs(logs, services.artifacts, folder, earlier, keep_missing)
             manifest = Manifest(
                 **fields,
                 made_at=moment_text(utc_now()),
                 code=code_version(services.settings.code_commit),
                 missing_logs=missing,
-                files={name: _signed_hash(folder, name) for name in files_in(folder)},
+                files=files | {place_of(name): name for name in logs if name not in missing},
             )
             document = manifest.model_dump()
             document["signature"] = {
@@ -160,28 +161,18 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _signed_hash(folder: Path, name: str) -> str:
-    """The hash of a file. A log was named by its own when it was copied."""
-    return Path(name).name if name.startswith(f"{LOGS}/") else sha256_of(folder / name)
-
-
 def _copy_logs(
-    names: Sequence[str],
-    store: ArtifactStore,
-    folder: Path,
-    earlier: Path | None,
-    keep_missing: bool,
+    names: Sequence[str], store: ArtifactStore, folder: Path, earlier: Path, keep_missing: bool
 ) -> list[str]:
     """Copy logs by their hashes. One that an earlier copy has is linked. Returns the lost ones."""
     missing = []
     for name in names:
-        path = folder / place_of(name)
+        path, before = folder / place_of(name), earlier / place_of(name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        if earlier is not None:
-            with suppress(OSError):
-                if sha256_of(earlier / place_of(name)) == name:
-                    os.link(earlier / place_of(name), path)
-                    continue
+        with suppress(OSError):
+            if sha256_of(before) == name:
+                os.link(before, path)
+                continue
         try:
             with closing(store.open(name)) as source, path.open("wb") as target:
                 shutil.copyfileobj(source, target)

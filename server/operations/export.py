@@ -77,12 +77,12 @@ def export(
     With `public` all that is not public is left out.
     """
     return add_copy(
-        services, root, "export", partial(_fill, services, public, say), keep=keep,
-        keep_missing=keep_missing, say=say,
+        "export", partial(_fill, public), services, root, keep=keep, keep_missing=keep_missing,
+        say=say,
     )  # fmt: skip
 
 
-def _fill(services: Services, public: bool, say: Progress, folder: Path) -> Content:
+def _fill(public: bool, services: Services, folder: Path, say: Progress) -> Content:
     (folder / TABLES).mkdir()
     (folder / BENCHMARKS).mkdir()
     tables = {}
@@ -181,57 +181,43 @@ def _arrow_type(annotation: Any) -> Any:
     if annotation is datetime:
         return pyarrow.timestamp("us", tz="UTC")
     if is_dataclass(annotation) or issubclass(annotation, BaseModel):
-        fields = get_type_hints(annotation)
-        if issubclass(annotation, BaseModel):
-            fields = types_of(annotation.model_fields)
+        is_model = issubclass(annotation, BaseModel)
+        fields = types_of(annotation.model_fields) if is_model else get_type_hints(annotation)
         return pyarrow.struct([(name, _arrow_type(kind)) for name, kind in fields.items()])
     return getattr(pyarrow, ARROW[annotation])()
 
 
-OF_ITS_OWNER = "a secret of its owner and of one server"
-FOR_ONE_SERVER = "the state of one server, without measurements"
-
-LEFT_OUT = {
-    "users.email": "reaches a person",
-    "users.quota": FOR_ONE_SERVER,
-    "users.issuer": OF_ITS_OWNER,
-    "users.subject": OF_ITS_OWNER,
-    "users.session_number": OF_ITS_OWNER,
-    "tokens": OF_ITS_OWNER,
-    "invitations": OF_ITS_OWNER,
-    "board_changes": "saves the servers of one database reading boards whole",
-    "submissions.idempotency_key": "a word between a submitter and one server",
-    "published_results": "the table of submissions has its columns",
-    "verifications.gpu_seconds_reserved": "an account between a submitter and one server",
-    "attempts.sent_to": FOR_ONE_SERVER,
-    "attempts.token_sha256": OF_ITS_OWNER,
-    "attempts.claimed_by": "names a token, and tokens are left out",
-    "attempts.lease_expires_at": FOR_ONE_SERVER,
-    "attempts.accelerators": "belongs to the accounts of one server",
-    "workers.polls": FOR_ONE_SERVER,
-    "workers.held": FOR_ONE_SERVER,
-    "workers.held_at": FOR_ONE_SERVER,
-    "workers.held_by": FOR_ONE_SERVER,
-    "workers.held_because": FOR_ONE_SERVER,
-    "pauses": FOR_ONE_SERVER,
-    "receivers": "reaches a person, and has a secret of one server",
-    "outbox": FOR_ONE_SERVER,
-}
+# Tables and columns, by the reason for which they stay.
+STAYING = {
+    "reaches a person": ("users.email",),
+    "reaches a person, and has a secret of one server": ("receivers",),
+    "a secret of its owner and of one server": (
+        "users.issuer", "users.subject", "users.session_number", "tokens", "invitations",
+        "attempts.token_sha256",
+    ),
+    "names a token, and tokens are left out": ("attempts.claimed_by",),
+    "the state of one server, without measurements": (
+        "users.quota", "attempts.sent_to", "attempts.lease_expires_at", "workers.polls",
+        "workers.held", "workers.held_at", "workers.held_by", "workers.held_because", "pauses",
+        "outbox",
+    ),
+    "belongs to the accounts of one server": ("attempts.accelerators",),
+    "an account between a submitter and one server": ("verifications.gpu_seconds_reserved",),
+    "a word between a submitter and one server": ("submissions.idempotency_key",),
+    "saves the servers of one database reading boards whole": ("board_changes",),
+    "the table of submissions has its columns": ("published_results",),
+}  # fmt: skip
+LEFT_OUT = {name: reason for reason, names in STAYING.items() for name in names}
 NOT_PUBLIC = {
     "audit_log": "organisers alone read it; everybody may read its head, which the manifest has",
 }
-
-
-def hidden_submissions() -> ColumnElement[bool]:
-    """The condition of submissions that are not to be published at this moment."""
-    return Submission.embargoed.is_(True)
 
 
 def list_logs(connection: Connection, *, public: bool = False) -> list[str]:
     """The hashes of all files that rows name, once each, in order."""
     claims, runs = select(Submission.claim_sha256), select(RunRow.log_sha256)
     if public:
-        shown = ~hidden_submissions()
+        shown = Submission.embargoed.is_(False)
         claims = claims.where(shown)
         runs = runs.where(RunRow.submission_id.in_(select(Submission.id).where(shown)))
     named = connection.scalars(union(claims, runs)).all()
@@ -267,7 +253,7 @@ def _source(table: Table, name: str, own: Mapping[str, ColumnElement[Any]]) -> C
 
 def _public_roots() -> dict[str, ColumnElement[bool]]:
     """Hide embargoed submissions, and the pools that no other has."""
-    shown = ~hidden_submissions()
+    shown = Submission.embargoed.is_(False)
     named = select(Submission.pool_id).where(shown, Submission.pool_id.is_not(None))
     return {"submissions": shown, "pools": Pool.id.in_(named)}
 
