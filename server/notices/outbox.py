@@ -7,9 +7,8 @@ the same message is sent again with the same id. Nothing is sent within a transa
 import logging
 import random
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sqlalchemy import delete, func, select, update
@@ -35,24 +34,15 @@ FAILING = timedelta(days=1)
 GONE = 410
 TRIES_KEPT = 20
 THREADS = 8
-IDLE_SECONDS, SHORTEST_SECONDS, AWAY_SECONDS = 5.0, 0.02, 2.0
+IDLE_SECONDS = 1.0
 KEEP, PRUNE_EVERY = timedelta(days=30), timedelta(hours=1)
 UNSYNCHRONISED = {"synchronize_session": False}
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A message for this process to send, until another may."""
-
-    id: int
-    receiver_id: str
-    until: datetime
-
-
-def claim(session: Session, *, busy: Collection[str], limit: int) -> list[Claim]:
+def claim(session: Session, *, busy: Collection[str], limit: int) -> Sequence[Message]:
     """Claim messages that are due: the first of each receiver, but of none that is busy."""
     now = utc_now()
-    until, is_due = now + CLAIM, (Message.state == "waiting") & (Message.due_at <= now)
+    is_due = (Message.state == "waiting") & (Message.due_at <= now)
     first = (
         select(func.min(Message.id))
         .where(is_due, Message.receiver_id.not_in(busy))
@@ -60,24 +50,25 @@ def claim(session: Session, *, busy: Collection[str], limit: int) -> list[Claim]
         .order_by(func.min(Message.due_at))
         .limit(limit)
     )
-    rows = session.execute(
+    claimed = session.scalars(
         # On PostgreSQL, whoever waited for another's claim looks once more whether it is due.
         update(Message)
         .where(Message.id.in_(first), is_due)
-        .values(due_at=until)
-        .returning(Message.id, Message.receiver_id),
+        .values(due_at=now + CLAIM)
+        .returning(Message.id),
         execution_options=UNSYNCHRONISED,
-    )
-    return [Claim(row.id, row.receiver_id, until) for row in rows]
+    ).all()
+    with_receiver = select(Message).options(joinedload(Message.receiver))
+    return session.scalars(with_receiver.where(Message.id.in_(claimed))).all()
 
 
-def settle(session: Session, claimed: Claim, answer: Answer, *, milliseconds: float) -> None:
+def settle(session: Session, claimed: Message, answer: Answer, *, milliseconds: float) -> None:
     """Store the outcome of a try. A failure counts only if no process has claimed it since."""
     message = session.get(Message, claimed.id, with_for_update=True)
     if message is None or message.state != "waiting" or message.receiver is None:
         return
     now, receiver = utc_now(), message.receiver
-    if not answer.is_success and message.due_at != claimed.until:
+    if not answer.is_success and message.due_at != claimed.due_at:
         return
     made = {"at": now.isoformat(), "status": answer.status, "milliseconds": milliseconds}
     made |= {"answer": answer.text, "error": answer.error}
@@ -167,7 +158,7 @@ class NoticeLoop:
         self._prune_at = utc_now() + timedelta(minutes=1)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="notice")
         self._thread = PeriodicThread(
-            "notices", AWAY_SECONDS, self.run_once, self._wake, outages=OUTAGES
+            "notices", IDLE_SECONDS, self.run_once, self._wake, outages=OUTAGES
         )
 
     def start(self) -> None:
@@ -180,47 +171,42 @@ class NoticeLoop:
         self._thread.stop()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def run_once(self) -> float:
-        """Start the messages that are due. Returns the seconds until the next."""
+    def run_once(self) -> None:
+        """Start the messages that are due."""
         now = utc_now()
         if now >= self._prune_at:
             self._prune_at = now + PRUNE_EVERY
             with self._database.write() as session:
                 prune(session)
-        busy = frozenset(self._busy)
         with self._database.read() as session:
             due_at = next_due(session)
-        if due_at is not None and due_at <= now and len(busy) < THREADS:
-            with self._database.write_beside() as session:
-                claimed = claim(session, busy=busy, limit=THREADS - len(busy))
-                due_at = next_due(session)
-            for each in claimed:
-                self._busy.add(each.receiver_id)
-                self._pool.submit(self._try, each)
+        busy = frozenset(self._busy)
         # What is due still waits for a thread: the thread that ends wakes the loop.
-        seconds = 0.0 if due_at is None else (due_at - utc_now()).total_seconds()
-        return min(max(seconds, SHORTEST_SECONDS), IDLE_SECONDS) if seconds > 0 else IDLE_SECONDS
+        if due_at is None or due_at > now or len(busy) >= THREADS:
+            return
+        with self._database.write_beside() as session:
+            claimed = claim(session, busy=busy, limit=THREADS - len(busy))
+        for message in claimed:
+            self._busy.add(str(message.receiver_id))
+            self._pool.submit(self._try, message)
 
-    def _try(self, claimed: Claim) -> None:
+    def _try(self, message: Message) -> None:
         try:
-            self._deliver(claimed)
+            self._deliver(message)
         except OUTAGES as error:
-            log.warning("message %s is sent again, its outcome is lost: %s", claimed.id, error)
+            log.warning("message %s is sent again, its outcome is lost: %s", message.id, error)
         except Exception:
-            log.exception("message %s is sent again, its outcome is lost", claimed.id)
+            log.exception("message %s is sent again, its outcome is lost", message.id)
         finally:
-            self._busy.discard(claimed.receiver_id)
+            self._busy.discard(str(message.receiver_id))
             self._wake.set()
 
-    def _deliver(self, claimed: Claim) -> None:
-        with self._database.read() as session:
-            message = session.get(Message, claimed.id, options=[joinedload(Message.receiver)])
-        if message is None or message.receiver is None or message.state != "waiting":
-            return
+    def _deliver(self, message: Message) -> None:
+        assert message.receiver is not None  # noqa: S101  None is claimed without one.
         began = time.monotonic()
         answer = send(message, message.receiver, self._settings)
         took = round((time.monotonic() - began) * 1000, 1)
         with self._database.write() as session:
-            settle(session, claimed, answer, milliseconds=took)
+            settle(session, message, answer, milliseconds=took)
         if not answer.is_success:
-            log.info("message %s failed: %s", claimed.id, answer.error or answer.status)
+            log.info("message %s failed: %s", message.id, answer.error or answer.status)

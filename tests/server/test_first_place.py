@@ -6,11 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from fastapi.testclient import TestClient
+from sqlalchemy import select
 
 from finishline.rules.verification.messages import Failure
 from server.app import create_app
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
+from server.base.models import Message
 from server.verifications.head_to_heads import Measured, Meeting, find_first_place
 from server.verifications.settle import BoardSettler
 from tests.support.boards import rows_of
@@ -373,6 +375,23 @@ def test_a_challenger_takes_first_place_head_to_head(reference, row_of, queued, 
     assert row(client, faster)["measured_runs"] == 3 + 10
     assert row(client, reference)["measured_runs"] == 10 + 10
     assert queued() == []
+
+
+def test_a_new_holder_is_announced_once(reference, row_of, queued, client, alice, database):
+    wanted = {"kinds": ["record.set"], "scope": "benchmark", "benchmark": "digits"}
+    hook = {"url": "https://hooks.example/", **wanted}
+    assert client.post("/api/v1/webhooks", json=hook, headers=alice.headers).status_code == 201
+    faster = row_of(128, 0.1)
+    for _ in range(2):
+        (job,) = queued()
+        fight(job, 0.1, 0.118)
+    row_of(256, 0.15)
+
+    with database.read() as session:
+        (content,) = session.scalars(select(Message.content))
+    assert content["sentence"].endswith("batch size 128 holds the record of digits (open)")
+    assert (content["submission"]["id"], content["record"]["beaten"]) == (faster, reference)
+    assert 14 < content["record"]["margin_percent"] < 16
 
 
 def test_a_challenger_that_is_not_ahead_keeps_its_place(reference, row_of, queued, client):
