@@ -319,13 +319,6 @@ def test_the_best_shape_is_the_roof(monkeypatch):
 
 
 @pytest.mark.usefixtures("small")
-def test_flops_of_a_convolution_are_two_for_each_product(monkeypatch):
-    monkeypatch.setattr(roofs, "time_kernel", lambda kernel, *_, **__: [1e-6 * kernel.shape["n"]])
-    found = measure_figures("cpu", only=("convolution_fp32",))["convolution_fp32"]
-    assert found.value == pytest.approx(2 * 4 * 4 * 9 * 8 * 8 / 1e-6 / 1e12)
-
-
-@pytest.mark.usefixtures("small")
 def test_what_an_accelerator_lacks_is_absent_with_its_reason(monkeypatch):
     """A device that takes the paths of an accelerator, on a machine without one."""
     monkeypatch.setattr(roofs, "check_device", lambda device: None)

@@ -109,7 +109,7 @@ def generate(
     result = {
         "model": target,
         "precision": orders["precision"],
-        **describe_machine(orders["device"], threads=threads),
+        **describe_machine(orders),
         "absent": absent
         | why_absent(results, {}, fewest=requests, path="results", what="requests were made"),
         "generation": {

@@ -86,7 +86,7 @@ def kernels(
         })  # fmt: skip
     fewest = min(row["seconds"]["n"] for row in rows)
     result = {
-        **describe_machine(chosen, threads=threads),
+        **describe_machine(orders),
         "flops_convention": CONVENTION,
         "absent": why_absent(rows, REASONS, fewest=fewest, path="seconds", what="calls were timed"),
         "kernels": rows,

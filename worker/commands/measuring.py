@@ -71,23 +71,24 @@ def ask(
 
 
 def measure_peaks(
-    device: str, *, threads: int, seconds: float, only: Sequence[str] = ()
+    screen: Screen, orders: Mapping[str, Any], *, only: Sequence[str] = ()
 ) -> dict[str, Figure]:
     """The peak throughput of this machine by its parts. Empty if it can't be measured."""
-    orders = {
-        "device": device,
-        "threads": threads,
+    screen.say("measuring the peak throughput of this machine ...")
+    more = {
         "only": only,
         "limit_seconds": ROOFS_SECONDS,
-        "seconds_each": min(ROOF_SECONDS_EACH, seconds),
+        "seconds_each": min(ROOF_SECONDS_EACH, orders["seconds"]),
     }
-    answer = measure_apart("worker.machine.peak", orders, ROOFS_SECONDS + START_SECONDS) or {}
+    limit = ROOFS_SECONDS + START_SECONDS
+    answer = measure_apart("worker.machine.peak", {**orders, **more}, limit) or {}
     return TypeAdapter(dict[str, Figure]).validate_python(answer.get("figures", {}))
 
 
-def describe_machine(device: str, *, threads: int) -> dict[str, Any]:
+def describe_machine(orders: Mapping[str, Any]) -> dict[str, Any]:
     """The machine, in the words of every result."""
-    system = asdict(probe(threads=threads, device=device))
+    device = orders["device"]
+    system = asdict(probe(threads=orders["threads"], device=device))
     return {"device": device, "system": system, "host": describe_surroundings(device)}
 
 

@@ -15,11 +15,12 @@ from pydantic import TypeAdapter
 from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, UsageError
 from finishline.cli.options import BenchmarksDir
+from finishline.cli.processes import read_settings
 from finishline.cli.screen import Screen
 from finishline.cli.tables import ABSENT, FittingTable, make_table
 from finishline.devices import choose_device
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.measurements import Figure, ModelWork
+from finishline.rules.measurements import ModelWork
 from finishline.rules.scoring.tta import calibrated_epochs
 from finishline.rules.submissions.claim import check_settings, reference_of
 from finishline.rules.verification.utilisation import best_roof_tflops, roofline
@@ -52,7 +53,7 @@ from worker.commands.measuring import (
     why_absent,
 )
 from worker.events import Answer
-from worker.local import hyperparameters, read_setting
+from worker.local import hyperparameters
 from worker.machine.sensors import samples_per_joule
 
 BENCH_SECONDS = 5.0
@@ -125,7 +126,7 @@ def train(
             tokens=tokens, usd_per_hour=usd_per_hour, csv=csv,
         )  # fmt: skip
         _, benchmark = find_benchmark(target, benchmarks_dir)
-        values = dict(read_setting(each) for each in settings or ())
+        values = read_settings(settings or [])
         orders |= {"reference": reference_of(benchmark).reference, "data_dir": ""}
         check_settings(benchmark, benchmark.divisions[-1], values)
         orders |= {"hyperparameters": hyperparameters(benchmark, values)}
@@ -149,29 +150,19 @@ def machine(
 ) -> None:
     """Measure the peak throughput of this machine: arithmetic by precision, memory and copies."""
     prepare(out)
-    chosen = choose_device(device)
-    peaks = _say_and_measure_peaks(screen, device=chosen, threads=threads, seconds=seconds)
+    orders = {"device": choose_device(device), "threads": threads, "seconds": seconds}
+    peaks = measure_peaks(screen, orders)
     if not peaks:
         raise CliError("The peak throughput was not measured, as the line above says.")
-    result = describe_machine(chosen, threads=threads) | {"roofs": _as_dicts(peaks)}
+    roofs = {name: asdict(figure) for name, figure in peaks.items()}
     table = make_table("measure", "figure", "note", right=("figure",))
-    _add_peaks(table, result)
-    tell(screen, result, [table], out)
-
-
-def _say_and_measure_peaks(screen: Screen, **how: Any) -> dict[str, Figure]:
-    screen.say("measuring the peak throughput of this machine ...")
-    return measure_peaks(**how)
-
-
-def _as_dicts(peaks: Mapping[str, Figure]) -> dict[str, Any]:
-    return {name: asdict(figure) for name, figure in peaks.items()}
+    _add_peaks(table, roofs)
+    tell(screen, describe_machine(orders) | {"roofs": roofs}, [table], out)
 
 
 def bench_reference(screen: Screen, benchmark: Benchmark, orders: Answer) -> dict[str, Any]:
     """Every measurement in turn. Raises CliError without a throughput. The others may lack."""
     screen.say("training and inference on made-up data ...")
-    how = {name: orders[name] for name in ("device", "threads", "seconds")}
     throughput = ask(
         "worker.bench.throughput",
         orders,
@@ -181,7 +172,7 @@ def bench_reference(screen: Screen, benchmark: Benchmark, orders: Answer) -> dic
     )
     screen.say("profiling one training step: precision, FLOPs ...")
     audit = measure_apart("worker.machine.precision", orders, START_SECONDS) or {}
-    peaks = _say_and_measure_peaks(screen, **how)
+    peaks = measure_peaks(screen, orders)
     point = None
     if audit.get("work") and audit.get("precision"):
         roof, copy = best_roof_tflops(peaks, audit["precision"]["lowest"]), peaks.get("copy")
@@ -195,7 +186,7 @@ def bench_reference(screen: Screen, benchmark: Benchmark, orders: Answer) -> dic
         "benchmark": benchmark.benchmark_id,
         "reference": orders["reference"],
         "hyperparameters": orders["hyperparameters"],
-        **describe_machine(orders["device"], threads=orders["threads"]),
+        **describe_machine(orders),
         "training": throughput["training"],
         "inference": throughput["inference"],
         "telemetry": throughput["telemetry"],
@@ -203,7 +194,7 @@ def bench_reference(screen: Screen, benchmark: Benchmark, orders: Answer) -> dic
         "precision": audit.get("precision"),
         "work": audit.get("work"),
         "roofline": None if point is None else asdict(point),
-        "roofs": _as_dicts(peaks),
+        "roofs": {name: asdict(figure) for name, figure in peaks.items()},
     }
 
 
@@ -254,8 +245,7 @@ def bench_model(
     screen.say("building the model and counting its FLOPs ...")
     work = ask_model(START_SECONDS)
     only = [f"{what}_{precision}" for what in ("gemm", "convolution")]
-    how = {name: orders[name] for name in ("device", "threads", "seconds")}
-    roof = best_roof_tflops(_say_and_measure_peaks(screen, only=only, **how), precision)
+    roof = best_roof_tflops(measure_peaks(screen, orders, only=only), precision)
     peak = None if roof is None else roof * TERA
     results = []
     for phase, size in product(phases, batch_sizes):
@@ -286,7 +276,7 @@ def bench_model(
     return {
         "model": model,
         "precision": precision,
-        **describe_machine(device, threads=orders["threads"]),
+        **describe_machine(orders),
         "parameters": work["parameters"],
         "macs_per_sample": None if forward is None else int(forward) // 2,
         "flops_per_sample": None if forward is None else int(forward),
@@ -329,7 +319,7 @@ def reference_table(result: Result) -> FittingTable:
     table = make_table("measure", "figure", "note", right=("figure",))
     for row in (*_speed(result), *_sensors(result["telemetry"]), *_work(result)):
         table.add_row(*row)
-    _add_peaks(table, result)
+    _add_peaks(table, result["roofs"])
     return table
 
 
@@ -373,7 +363,7 @@ def _work(result: Result) -> Iterator[Row]:
         yield "arithmetic intensity", figure_text(point["intensity"], " FLOP/byte"), note
 
 
-def _add_peaks(table: FittingTable, result: Result) -> None:
-    for name, figure in result["roofs"].items():
+def _add_peaks(table: FittingTable, peaks: Mapping[str, Any]) -> None:
+    for name, figure in peaks.items():
         value = figure_text(figure["value"], f" {figure['unit']}")
         table.add_row(name.replace("_", " "), value, figure["how"])
