@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from sqlalchemy import func, select
@@ -256,7 +256,8 @@ def verification_context(
         "verification": shown,
         "submission": checked.get("submission"),
         "against": against.get("submission"),
-        "time": checked.get("time", SECONDS),
+        # A stopwatch's seconds, as in the messages: also where the board has minutes.
+        "time": replace(checked.get("time", SECONDS), unit="s"),
         "benchmark_title": title_of(services, shown["benchmark"]),
     }
 

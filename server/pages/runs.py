@@ -35,7 +35,8 @@ def run_page(
     """A run with a page of its log, each line with an anchor."""
     run = find_run(session, submission_id, index)
     context = submission_context(session, services, find_submission(session, submission_id))
-    curve = {"file": run.file, "curve": sampled_curve(run.curve, MOST_EVALUATIONS)}
+    curve: Context = {"file": run.file, "seconds": run.tta_seconds}
+    curve["curve"] = sampled_curve(run.curve, MOST_EVALUATIONS)
     try:
         log = services.artifacts.open(run.log_sha256)
     except OSError as error:

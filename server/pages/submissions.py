@@ -194,8 +194,7 @@ def _shown(
 ) -> Context:
     """The verification that the first tab shows, and the runs behind the time.
 
-    The measured runs are drawn where others than the shown verification's make the time, and a
-    submission's own runs where none of it was measured.
+    The measured runs are drawn, or a submission's own runs where none of it was measured.
     """
     shown, chart = None, None
     is_measured = submission.evidence == "measured" and submission.kind == "train"
@@ -206,11 +205,7 @@ def _shown(
         shown = shown_verification(session, row, verification, context["time"])
     curves = []
     if is_measured and tab == "result":
-        if {
-            run.verification_id
-            for run in measured_runs(session, Submission.id == submission.id)[submission.id]
-        } != {found}:
-            curves = ranking_curves(session, submission)
+        curves = ranking_curves(session, submission)
     elif submission.kind == "train" and (tab == "runs" or (tab == "result" and not shown)):
         curves = submission_with_curves(session, submission)
     if curves:

@@ -8,9 +8,10 @@ from fastapi import Query
 from sqlalchemy.orm import Session
 
 from finishline.rules.verification.purposes import HEAD_TO_HEAD, is_in_box
+from finishline.rules.verification.replay import processor_shares
 from server.base.models import Calibration, Verification
 from server.base.services import Services
-from server.base.standing import find_verification
+from server.base.standing import find_verification, report_of
 from server.benchmarks import calibrations as queries
 from server.benchmarks.definitions import definition, find_benchmark
 from server.benchmarks.endpoints import benchmark_view, convergence_view
@@ -54,9 +55,17 @@ def shown_verification(
         "place": _place(session, row),
         "halves": is_in_box(row.kind) and has_halves(benchmark),
         "untimed": untimed_runs(row),
+        "others": _others(row),
         "parts": _parts(row),
         "most_pairs": benchmark.ranking.pairs,
     }
+
+
+def _others(verification: Verification) -> dict[int, float]:
+    """The percent of the processor that other programs used in each run, by its index."""
+    report = report_of(verification)
+    shares = {} if report is None else processor_shares(report)
+    return {index: 100 * (1 - share) for index, share in shares.items()}
 
 
 def _parts(verification: Verification) -> list[str]:

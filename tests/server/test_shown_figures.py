@@ -85,7 +85,7 @@ def test_board_leads_to_its_numbers_as_filtered(claim, client):
 def test_result_tab_shows_the_runs_that_make_the_time(verify, replay, client):
     verify()
     here = f"/submissions/{replay.submission_id}"
-    assert "runs that make" not in read(client, here)
+    assert "The 3 runs that make" in read(client, here)
     verify(replay.submission_id)
     page = read(client, here)
     runs = client.get(f"/api/v1{here}").json()["measured_runs"]

@@ -64,7 +64,8 @@ def verification(**changes):
 def reported(**changes):
     """The same when it has ended, with an evaluation each 0.11 s."""
     runs = [
-        {"index": i, "seed": 90_000 + i, "status": "reached", "evaluations": curve()}
+        {"index": i, "seed": 90_000 + i, "status": "reached", "tta_seconds": 0.88}
+        | {"evaluations": curve()}
         for i in range(3)
     ]
     return verification(state="done", outcome="verified", report={"runs": runs}, **changes)

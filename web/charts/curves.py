@@ -1,6 +1,7 @@
 """Charts of quality over time and over epochs: of a board, a submission, or several of them."""
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -34,6 +35,8 @@ from web.formats import SECONDS, TimeFormat, number, quality, seconds_exact
 
 NOTHING = "No ranked submission here has a curve of two evaluations."
 MOST_EVALUATIONS = 200
+FEWEST_TO_FIT = 6
+STRIP_PLACES = 60  # that dots of a strip are stacked at
 HOVER = "%{y:.5~g} at %{x:.4~g}"
 
 
@@ -47,6 +50,7 @@ class Curves:
     def __init__(self, runs: Iterable[View], time: TimeFormat) -> None:
         self.time = time
         curves = [run["curve"] for run in runs]
+        self.curves = curves
         self.longest: Sequence[View] = max(curves, key=len, default=[])
         self.by_epoch = all(point["epoch"] is not None for curve in curves for point in curve)
         self.progress = "epochs" if self.by_epoch else "evaluations"
@@ -91,11 +95,21 @@ class Curves:
             traces,
             rows,
             xaxis=axis(views[0]["title"]),
-            yaxis=quality_axis(target),
+            yaxis=fitted_axis(target, self.curves),
             shapes=target_lines(target),
             height=height,
             meta={"views": views},
         )
+
+
+def fitted_axis(target: View, curves: Iterable[Sequence[View]]) -> dict[str, Any]:
+    """The axis of a quality without the worst third of the points, where nothing is decided."""
+    is_higher = target["direction"] == "higher"
+    found = sorted((point["quality"] for curve in curves for point in curve), reverse=not is_higher)
+    ends = [found[len(found) // 3], found[-1], target["value"]] if found else []
+    pad = 0.08 * (max(ends) - min(ends)) if len(found) >= FEWEST_TO_FIT else 0.0
+    fit = {"range": [min(ends) - pad, max(ends) + pad]} if pad else {}
+    return quality_axis(target) | fit
 
 
 def number_of(point: View, place: int) -> int:
@@ -158,6 +172,8 @@ def runs_chart(
     longest = drawn.longest if drawn.by_epoch else []
     places = [_place(point["index"], longest) for point in control_points]
     rows = evaluations_table([(run["file"], run) for run in runs], target, first="Run")
+    if is_strip(runs):
+        return strip_chart(runs, rows, time)
     bands = band_traces(control_points, places, view=drawn.progress)
     return drawn.chart([*bands, *traces], rows, target, height=420)
 
@@ -176,6 +192,41 @@ def _place(index: int, curve: Sequence[View]) -> float:
         return here
     before = float(curve[at - 1]["epoch"])
     return before + (here - before) * (index - known[at - 1]) / (known[at] - known[at - 1])
+
+
+def strip_chart(runs: Sequence[View], rows: Table, time: TimeFormat) -> Chart:
+    """A dot for the time of each run, stacked where times are equal: one evaluation is no curve.
+
+    A run that missed the target has a hollow dot at its end.
+    """
+    ends = [(run, run["curve"][0]["seconds"] / time.scale) for run in runs if run["curve"]]
+    known = [at for _, at in ends]
+    step = (max(known) - min(known)) / STRIP_PLACES or 1.0
+    stacks: Counter[int] = Counter()
+    heights = []
+    for at in known:
+        heights.append(stacks[round(at / step)])
+        stacks[round(at / step)] += 1
+    top = max(stacks.values()) + 1
+    found = dots(
+        "run",
+        known,
+        heights,
+        "status-measured",
+        symbol=["circle-open" if run["seconds"] is None else "circle" for run, _ in ends],
+        hover="%{x:.4~g}, %{text}<extra></extra>",
+        text=[label(run["file"]) for run, _ in ends],
+    )
+    flat = axis("", range=[-1, top], showticklabels=False, showgrid=False, ticks="")
+    title = axis(f"Time of each run, with one evaluation ({time.word})", known, showgrid=True)
+    layout: dict[str, Any] = {"height": 130 + 14 * top, "showlegend": False}
+    layout["meta"] = {"about": "Time of each run. With one evaluation a run has no curve"}
+    return chart([found], rows, xaxis=title, yaxis=flat, **layout)
+
+
+def is_strip(runs: Sequence[View]) -> bool:
+    """Whether no run has two evaluations, which a line could join."""
+    return {len(run["curve"]) for run in runs} in ({1}, {0, 1})
 
 
 DASHES = {"record": "solid", "claim": "dot"}

@@ -83,7 +83,7 @@ class Chart:
     def meta(self) -> dict[str, Any]:
         """The page reads `views`, and words `about` the figure or why it is `empty`."""
         found: dict[str, Any] = self.figure["layout"].get("meta", {})
-        return {"empty": None, "views": ()} | found
+        return {"empty": None, "views": (), "about": None} | found
 
 
 def chart(traces: Iterable[Trace], table: Table, **layout: Any) -> Chart:

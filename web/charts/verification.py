@@ -7,7 +7,7 @@ from typing import Any
 
 from finishline.rules.benchmarks.quality import GREATEST
 from finishline.rules.verification.head_to_head import Side
-from web.charts.curves import HOVER, ghost_traces
+from web.charts.curves import HOVER, fitted_axis, ghost_traces, is_strip, strip_chart
 from web.charts.parts import (
     RUN,
     Chart,
@@ -54,6 +54,14 @@ def replay_chart(
     rows = _evaluations(verification, done, is_code=is_code)
     if verification["state"] in ("done", "failed", "cancelled") and not rows.rows:
         return empty("No run was evaluated.", rows)
+    if report is not None:
+        runs_of = [
+            {"file": f"run {run['index'] + 1}", "curve": run["evaluations"]}
+            | {"seconds": run["tta_seconds"]}
+            for run in report["runs"]
+        ]
+        if is_strip(runs_of):
+            return strip_chart(runs_of, rows, time)
     runs = sorted(set(range(verification["runs_planned"] or 0)) | set(done))
     places = [point["index"] for point in points]
     pace = _pace(list(done.values()), race["ghosts"])
@@ -69,7 +77,8 @@ def replay_chart(
         [*bands, *ghosts, *traces],
         rows,
         xaxis=axis(title, rangemode="tozero"),
-        yaxis=quality_axis(verification["target"]),
+        # A run under way may be anywhere.
+        yaxis=fitted_axis(verification["target"], done.values() if report else ()),
         shapes=target_lines(verification["target"]),
         height=420,
         meta={

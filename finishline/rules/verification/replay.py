@@ -1,7 +1,6 @@
 """Replay: train a claim again from secret seeds, and judge it by these runs, with reasons."""
 
 import hashlib
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -12,15 +11,13 @@ from finishline.rules.measurements import QUIET_CPU_SHARE
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.statistics.aggregate import (
     SHORTEST_SECONDS,
-    Spread,
     mean,
     measured_seconds,
     median_window,
     olympic_mean,
     olympic_weight,
-    standard_deviation,
 )
-from finishline.rules.statistics.gaps import gap_to_claim, interval_of
+from finishline.rules.statistics.gaps import gap_to_claim
 from finishline.rules.submissions.claim import Claim, trained_settings
 from finishline.rules.verification.control_points import (
     BandBreak,
@@ -209,16 +206,12 @@ def judge_time(case: Case, policy: ReplayPolicy) -> Reason:
     numbers = {
         "claimed_seconds": claimed,
         "replayed_mean_seconds": mean(replayed),
-        "ratio": gap.ratio,
+        "ratio": ratio,
         "tolerated_ratio": tolerated,
         "p_value": p_slower,
     }
-    logs = [math.log(max(each, SHORTEST_SECONDS)) for each in replayed]
-    spread = Spread(standard_deviation(logs, ddof=1), len(logs) - 1)
-    interval = None if found is None else interval_of(found, runs=len(replayed), spread=spread)
-    between = f" ({interval.low:.3g} to {interval.high:.3g})" if interval else ""
     words = (
-        f"measured {here:.3g} s{between}, {ratio:.3g} times the claimed {claimed:.3g} s, "
+        f"measured {here:.3g} s, {ratio:.3g} times the claimed {claimed:.3g} s, "
         f"tolerated {tolerated:g} times"
     )
     if ratio > tolerated:
@@ -280,21 +273,24 @@ def is_disturbed(report: ReplayReport) -> bool:
 
 
 def cpu_share(report: ReplayReport) -> float:
-    """Lowest share of the processor of any run, as its sandbox measured it.
+    """Lowest share of the processor of any run. 1.0 on an accelerator."""
+    return min(processor_shares(report).values(), default=1.0)
 
-    Without a sandbox it is the processor's time over the clock's, and 1.0 on an accelerator.
+
+def processor_shares(report: ReplayReport) -> dict[int, float]:
+    """Share of the processor of each run, as its sandbox measured it.
+
+    Without a sandbox it is the processor's time over the clock's, unless there is an accelerator.
     """
-    measured = [run.processor_share for run in report.runs if run.processor_share is not None]
-    if measured:
-        return min(measured)
-    if report.system.accelerator_count:
-        return 1.0
-    shares = [
-        run.cpu_seconds / run.parent_seconds
-        for run in report.runs
+    runs = report.runs
+    measured = {run.index: run.processor_share for run in runs if run.processor_share is not None}
+    if measured or report.system.accelerator_count:
+        return measured
+    return {
+        run.index: min(run.cpu_seconds / run.parent_seconds, 1.0)
+        for run in runs
         if run.cpu_seconds is not None and run.parent_seconds
-    ]
-    return min(shares, default=1.0)
+    }
 
 
 def judge_precision(claim: Claim, report: ReplayReport) -> list[Reason]:
