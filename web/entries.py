@@ -1,11 +1,12 @@
 """Code submissions: outcomes in words, the effects of factors, the tree of ideas."""
 
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from finishline.rules.verification.entry import names_of
 from finishline.rules.verification.purposes import is_in_box
+from finishline.rules.verification.verdict import outcome_text
 from web.formats import TimeFormat, time_format
 
 View = Mapping[str, Any]
@@ -17,7 +18,12 @@ def outcome_word(verification: View) -> str:
     outcome = verification["outcome"]
     if outcome is None:
         return str(verification["state"])
-    return OUTCOMES[outcome] if is_in_box(verification["kind"]) else str(outcome)
+    if is_in_box(verification["kind"]):
+        return OUTCOMES[outcome]
+    if "target" not in verification:  # A line of a list, of times or of qualities.
+        return str(outcome).replace("faster", "ahead")
+    by_quality = verification["target"]["budget_seconds"] is not None
+    return outcome_text(outcome, by_quality=by_quality)
 
 
 def says_code(verification: View, reason: View) -> bool:
@@ -108,14 +114,19 @@ def _sizes(children: Mapping[Name | None, Sequence[Name]]) -> dict[Name, int]:
     return sizes
 
 
-def idea_lines(lines: Sequence[Sequence[View]]) -> list[list[dict[str, Any]]]:
-    """Lines of code submissions, with their branches, ready to be drawn on one scale from 0."""
+def idea_lines(
+    lines: Sequence[Sequence[View]], quality_unit: str | None = None
+) -> list[list[dict[str, Any]]]:
+    """Lines of code submissions, with their branches, ready to be drawn on one scale from 0.
+
+    `quality_unit` is of the qualities, where these rank.
+    """
     nodes = list(_all(lines))
-    times = time_format(node["seconds"] for node in nodes)
+    times = replace(time_format(node["seconds"] for node in nodes), quality_unit=quality_unit)
     slowest = max((node["seconds"] for node in nodes if node["seconds"]), default=1.0)
     # A whisker of few runs may be so wide that nothing else could be seen.
     longest = min(2 * slowest, max([slowest, *(node["high_seconds"] or 0.0 for node in nodes)]))
-    measured = {node["sha256"] for node in nodes if node["seconds"]}
+    measured = {node["sha256"] for node in nodes if node["seconds"] or node.get("quality")}
     return [[_row(node, times, longest, measured) for node in line] for line in lines]
 
 
@@ -141,16 +152,14 @@ def _row(
 
 
 def _why_no_gain(node: View, measured: Collection[str]) -> str | None:
-    """Why code with a parent has no gain. `measured` are the submissions with a time."""
+    """Why code with a parent has no gain. `measured` are the submissions with a figure."""
     if node["parent"] is None or node["gain"]:
         return None
-    if node.get("quality") is not None:
-        return "gains are of times, and this board ranks by quality"
-    if not node["seconds"]:
-        return "it has no measured time yet"
+    if node["sha256"] not in measured:
+        return "it has no measured figure yet"
     if node["parent"] not in measured:
-        return "its parent has no measured time on this hardware class"
-    return "a run of one of the two missed the target, and the others' ratio would favour that side"
+        return "its parent has no measured figure on this hardware class"
+    return "a run of one of the two missed, and the others alone would favour that side"
 
 
 def _bar(node: View, longest: float) -> dict[str, float] | None:

@@ -74,7 +74,7 @@ def record_entry(
         path=f"/submissions/{quote(record['submission_id'])}",
         title=f"{benchmark['title']}: record of {time} by {byline(record)}",
         summary=f"{entry_title(record)} {reached} ({division} division, "
-        f"{evidence_words(record)}){_margin(record)}.",
+        f"{evidence_words(record)}){_margin(record, time_of)}.",
         author=byline(record),
         updated=record["date"],
         categories=("record", benchmark["id"]),
@@ -83,7 +83,7 @@ def record_entry(
 
 def verdict_entry(benchmark: View, verdict: View) -> FeedEntry:
     """The verdict of a verification, with the reason that made it."""
-    outcome = outcome_word(verdict).replace("_", " ")
+    outcome = outcome_word(verdict)
     reason = verdict["reason"]
     return FeedEntry(
         subject=f"verdict {verdict['id']}",
@@ -110,11 +110,11 @@ def audit_entry(records: int, sha256: str, at: str) -> FeedEntry:
     )
 
 
-def _margin(record: View) -> str:
+def _margin(record: View, time_of: TimeFormat) -> str:
     if record["margin_percent"] is None and record.get("margin") is None:
         return ", the first record"
     chance = record["p_value"]
     tested = f", one-sided p = {number(chance, 2)}" if chance is not None else ""
     if record["margin_percent"] is None:
-        return f", {number(record['margin'], 2)} better than the record before{tested}"
+        return f", {time_of.gap(record['margin'])} better than the record before{tested}"
     return f", {percent(record['margin_percent'])} below the record before{tested}"

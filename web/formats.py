@@ -85,6 +85,11 @@ class TimeFormat:
         """The figure that ranks a row, in words."""
         return self.shown(self.figure(row))
 
+    def gap(self, difference: float) -> str:
+        """The size of a difference of qualities, in percentage points where they are in percent."""
+        points = " points" if self.quality_unit == "percent" else ""
+        return f"{significant(abs(difference), 2)}{points}"
+
     def shown(self, figure: float | None) -> str:
         """A figure that ranks, in words: a time, or a quality with four digits."""
         if figure is None or self.quality_unit is None:

@@ -24,6 +24,7 @@ from finishline.cli.tables import (
 )
 from finishline.rules.ranking import busy_words
 from finishline.rules.text import count_text
+from finishline.rules.verification.verdict import outcome_text
 
 Given = Mapping[str, Any]
 
@@ -288,10 +289,18 @@ def inference_sentence(result: View) -> str:
     )
 
 
+def _outcome_text(view: View) -> Text:
+    told = status_text(view.get("outcome") or view.get("state"))
+    if by_quality := (view.get("target") or {}).get("budget_seconds") is not None:
+        told.plain = outcome_text(told.plain, by_quality=by_quality)
+    return told
+
+
 def verdict_lines(view: View) -> Iterator[RenderableType]:
     if pairs := (view.get("head_to_head") or {}).get("pairs"):
-        yield table_of("pairs", pairs)
-    yield Text.assemble("Verdict: ", status_text(view.get("outcome") or view.get("state")))
+        by_quality = view["head_to_head"].get("quality") is not None
+        yield table_of("pairs_by_quality" if by_quality else "pairs", pairs)
+    yield Text.assemble("Verdict: ", _outcome_text(view))
     for reason in view.get("reasons") or []:
         yield Text(f"  {reason.get('code')}: {reason.get('message')}")
     if backends := view.get("backends"):

@@ -136,6 +136,10 @@ TABLES = {
         ">pair=number | >A challenger=challenger:run | >B holder=holder:run | >A/B=ratio:3"
         " | faster=winner"
     ),
+    "pairs_by_quality": Listing(
+        ">pair=number | >A challenger=challenger:run_quality | >B holder=holder:run_quality"
+        " | better=winner"
+    ),
     "verifications": Listing(
         "verification=id | kind | benchmark | submission=submission_id | state | outcome",
         "No verifications yet. Request one with `finishline verify SUBMISSION`.",
@@ -304,6 +308,7 @@ FORMATS: dict[str, Callable[[Any], RenderableType]] = {
     ),
     "ranked_quality": lambda entry: number_text(ranked_quality(entry), digits=2),
     "run": _run,
+    "run_quality": lambda run: number_text(run.get("quality"), digits=2),
     "runs": _runs,
     "scope": lambda hook: or_dash(hook.get("benchmark") or hook.get("scope")),
     "scored_time": _scored_time,

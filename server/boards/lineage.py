@@ -6,6 +6,7 @@ gained 1 s.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from pydantic import Field
 from sqlalchemy import select
@@ -14,7 +15,7 @@ from sqlalchemy.orm import Session, undefer
 from finishline.api.comparisons import Named
 from finishline.api.schema import Schema
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.statistics.gaps import Gap, log_times, welch
+from finishline.rules.statistics.gaps import TIME, Gap, Score, welch
 from finishline.rules.verification.entry import factor_effects
 from finishline.rules.verification.messages import PACKAGE_PREFIX
 from finishline.rules.verification.purposes import ABLATION, HEAD_TO_HEAD
@@ -32,14 +33,17 @@ MOST_PACKAGES = 500
 class GainView(Schema):
     """Seconds that a code submission gained on its parent, with a 95 % interval.
 
-    `ratio` is the parent's time over the code submission's. `pairs` counts runs on equal seeds and
-    data. None where the runs of two measurements were compared, `runs` and `parent_runs`.
+    `ratio` is the parent's time over the code submission's. Where the board ranks by quality, the
+    gain is of `quality`, in the unit of the target, and above 0 if it is better. `pairs` counts
+    runs on equal seeds and data. None where the runs of two measurements were compared, `runs` and
+    `parent_runs`.
     """
 
-    seconds: float
+    seconds: float | None = None
+    quality: float | None = None
     low: float
     high: float
-    ratio: float
+    ratio: float | None = None
     pairs: int | None = None
     runs: int
     parent_runs: int
@@ -87,7 +91,9 @@ Family = dict[tuple[str, str], IdeaView]
 def list_ideas(session: Session, benchmark: Benchmark) -> IdeaList:
     """The code submissions of a benchmark whose source is public. Of very many only the latest."""
     by_class: defaultdict[str, list[IdeaView]] = defaultdict(list)
-    for (name, _), view in _with_gains(session, _family(session, benchmark)).items():
+    for (name, _), view in _with_gains(
+        session, _family(session, benchmark), benchmark.score
+    ).items():
         by_class[name].append(view)
     classes = [
         IdeaClassView(hardware_class=name, packages=found) for name, found in by_class.items()
@@ -102,7 +108,7 @@ def find_idea(session: Session, benchmark: Benchmark, submission: Submission) ->
     if package is None or parent is None:
         return None
     both = _family(session, benchmark, only=(package.package_sha256, parent))
-    found = _with_gains(session, both).values()
+    found = _with_gains(session, both, benchmark.score).values()
     return next((view for view in found if view.submission_id == submission.id), None)
 
 
@@ -176,7 +182,7 @@ def _record_dates(session: Session, benchmark: Benchmark) -> dict[str, str]:
     }
 
 
-def _with_gains(session: Session, family: Family) -> Family:
+def _with_gains(session: Session, family: Family, score: Score) -> Family:
     parents = {
         view.submission_id: family[name, view.parent]
         for (name, _), view in family.items()
@@ -185,26 +191,26 @@ def _with_gains(session: Session, family: Family) -> Family:
     paired = _gaps_of_pairs(session, {name: each.submission_id for name, each in parents.items()})
     ids = [view.submission_id for view in family.values()]
     measured = measured_runs(session, Submission.id.in_(ids))
-    times = {name: [run.seconds for run in runs] for name, runs in measured.items()}
+    figures = {name: [score.figure(run) for run in runs] for name, runs in measured.items()}
 
     def with_gain(view: IdeaView) -> IdeaView:
         parent = parents.get(view.submission_id)
-        if parent is None or view.seconds is None or parent.seconds is None:
+        if parent is None or score.figure(view) is None or score.figure(parent) is None:
             return view
         gap, pairs = paired.get(view.submission_id), None
         if gap is not None:
             pairs = gap.pairs
         else:
-            own, other = (times.get(each.submission_id, ()) for each in (view, parent))
-            gap = gap_of_runs(own, other)
+            own, other = (figures.get(each.submission_id, ()) for each in (view, parent))
+            gap = gap_of_runs(own, other, score)
         if gap is None:
             return view
-        gain = GainView(
-            **seconds_saved(parent.seconds, gap),
-            pairs=pairs,
-            runs=view.runs,
-            parent_runs=parent.runs,
-        )
+        if score.by == "time":
+            figures_of_gain = seconds_saved(parent.seconds or 0.0, gap)
+        else:  # The parent's cost less the child's, so above 0 where the child is better.
+            gap = replace(gap, sign=1.0)
+            figures_of_gain = {"quality": gap.difference, "low": gap.low, "high": gap.high}
+        gain = GainView(**figures_of_gain, pairs=pairs, runs=view.runs, parent_runs=parent.runs)
         return view.model_copy(update={"gain": gain})
 
     return {name: with_gain(view) for name, view in family.items()}
@@ -217,16 +223,20 @@ def seconds_saved(parent_seconds: float, gap: Gap) -> dict[str, float]:
     return saved | {"ratio": gap.ratio}
 
 
-def gap_of_runs(own: Sequence[float | None], parent: Sequence[float | None]) -> Gap | None:
-    """The parent's time over the child's by Welch's interval of the log times of their runs.
+def gap_of_runs(
+    own: Sequence[float | None], parent: Sequence[float | None], score: Score = TIME
+) -> Gap | None:
+    """The parent's figure over the child's by Welch's interval of the log times of their runs, or
+    of their qualities.
 
     None below two runs each, and where a run missed the target: a ratio of the other runs alone
     would favour its side.
     """
     if None in own or None in parent:
         return None
-    times = [[each for each in runs if each is not None] for runs in (parent, own)]
-    return welch(*(log_times(each) for each in times))
+    return welch(
+        *(score.sample([each for each in runs if each is not None]) for runs in (parent, own))
+    )
 
 
 def _gaps_of_pairs(session: Session, parents: Mapping[str, str]) -> dict[str, Gap]:
@@ -261,9 +271,9 @@ def _gap_of(session: Session, verification: Verification, parent: str) -> Gap | 
         return None
     if verification.kind == HEAD_TO_HEAD.name:
         head_to_head = judged_head_to_head(session, verification)
-        if head_to_head.time is None or verification.against_id != parent:
+        if head_to_head.gap is None or verification.against_id != parent:
             return None
-        return head_to_head.time.turned()
+        return head_to_head.gap.turned()
     benchmark = definition(session, verification.benchmark_sha256)
     effects = factor_effects(benchmark, trainings_of(verification), report)
     # Without the one factor of a package it is its parent. Of several, none alone is.

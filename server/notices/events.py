@@ -9,8 +9,9 @@ from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy import ColumnElement, Text, cast, func, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, object_session
 
+from finishline.rules.verification.verdict import outcome_text
 from server.base.database import before_commit, moment_text, utc_now
 from server.base.events import (
     AuditDayEnded,
@@ -55,7 +56,7 @@ ABOUT = {
     "verification.done": "It ended with an outcome.",
     "verification.failed": "It ended without one.",
     "verification.cancelled": "It was cancelled.",
-    "record.set": "A measured time took the record of its division.",
+    "record.set": "A measured result took the record of its division.",
     "calibration.adopted": "A calibration is used for replays planned from now on.",
     "decision.published": "An organiser published the verdict of a rerun.",
     "worker.drifted": "A worker is off its baseline speed and gets no work.",
@@ -266,6 +267,7 @@ def _about_submission(submission: Submission, sentence: str) -> Subject:
     model = {"model": submission.model[:LONGEST_NAME]}
     own = _columns(submission, "division", "kind", "submitter", "display_name", "status") | model
     own |= _columns(submission, "tta_seconds", "latency_ms")
+    own["ranks_by"] = _ranks_by(submission)
     content = {
         "sentence": sentence.format(**own),
         "submission": own,
@@ -273,6 +275,11 @@ def _about_submission(submission: Submission, sentence: str) -> Subject:
     }
     benchmark_id = None if submission.embargoed else submission.benchmark_id
     return Subject(submission.user_id, benchmark_id, content)
+
+
+def _ranks_by(row: Submission | Verification) -> str:
+    session = object_session(row)
+    return "time" if session is None else definition(session, row.benchmark_sha256).score.by
 
 
 def _columns(row: Submission | Calibration, *names: str) -> Content:
@@ -296,10 +303,11 @@ def _about_verification(session: Session, kind: str, event: VerificationChanged)
         same = BenchmarkDefinition.sha256 == verification.benchmark_sha256
         benchmark = session.scalar(select(BenchmarkDefinition.benchmark_id).where(same))
         subject = Subject(verification.requested_by, benchmark, {"submission": None})
-    outcome = f": {verification.outcome.replace('_', ' ')}" if verification.outcome else ""
+    by_quality = _ranks_by(verification) == "quality"
+    outcome = outcome_text(verification.outcome or "", by_quality=by_quality)
     named = f"{benchmark}: {verification.kind} {verification.id}"
     content = {
-        "sentence": f"{named} {HAPPENED[kind]}{outcome}",
+        "sentence": f"{named} {HAPPENED[kind]}{outcome and f': {outcome}'}",
         "verification": {
             "id": verification.id,
             "kind": verification.kind,

@@ -249,7 +249,9 @@ def post_body(url: str, message: Message, *, site: str) -> bytes:
 def _figures(content: Content) -> list[str]:
     own, attempt = content.get("submission") or {}, content.get("attempt")
     lines = [f"Submission: {own['id']}", f"Status: {own['status']}"] if own else []
-    if own.get("tta_seconds") is not None:
+    if (quality := content.get("record", {}).get("quality")) is not None:
+        lines.append(f"Quality: {quality:.6g}")
+    elif own.get("ranks_by") != "quality" and own.get("tta_seconds") is not None:
         lines.append(f"Time to accuracy: {own['tta_seconds']:.6g} s")
     if attempt:
         lines.append(f"Attempt: {attempt['number']} on {attempt['worker'] or 'no worker yet'}")

@@ -263,8 +263,10 @@ def ideas_page(session: Session, services: Services, benchmark_id: str) -> Conte
     """Public code submissions of a benchmark as a tree, by hardware class."""
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
     ideas = list_ideas(session, benchmark)
+    unit = benchmark.target.unit if benchmark.score.by == "quality" else None
     classes = [
-        {"name": each.hardware_class, "lines": idea_lines(_lines(each))} for each in ideas.classes
+        {"name": each.hardware_class, "lines": idea_lines(_lines(each), unit)}
+        for each in ideas.classes
     ]
     board = board_context(session, benchmark, BoardQuery(limit=1))
     return board | {"classes": classes, "most": MOST_PACKAGES}

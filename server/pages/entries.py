@@ -1,7 +1,7 @@
 """Additions of an entry to its page: its measured runs, and its files."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session, undefer
@@ -33,12 +33,13 @@ def entry_context(session: Session, viewer: Viewer, submission: Submission) -> C
     benchmark = definition(session, submission.benchmark_sha256)
     package = find_package(session, submission.id)
     shows = sees_source(viewer, submission)
+    idea = find_idea(session, benchmark, submission)
     return {
         "package": package_view(package, with_files=shows).model_dump(mode="json"),
         "source": [_file(name, text) for name, text in sorted(package.files.items())]
         if shows
         else [],
-        "parent": _parent(session, viewer, package, find_idea(session, benchmark, submission)),
+        "parent": _parent(session, viewer, package, idea, benchmark.target.unit),
         "halves": has_halves(benchmark),
         "trainings": trainings_table(benchmark),
         "ablation": _ablation(session, benchmark, submission.id),
@@ -46,18 +47,19 @@ def entry_context(session: Session, viewer: Viewer, submission: Submission) -> C
 
 
 def _parent(
-    session: Session, viewer: Viewer, package: TrainingPackage, idea: IdeaView | None
+    session: Session, viewer: Viewer, package: TrainingPackage, idea: IdeaView | None, unit: str
 ) -> Context | None:
     """The parent's entry and title. None without one that a viewer may read."""
     parent = parent_of(session, viewer, package)
     if parent is None:
         return None
+    times = time_format([] if idea is None else [idea.seconds])
     return {
         "submission_id": parent.submission_id,
         "sha256": parent.package_sha256,
         "title": parent.manifest["title"],
         "gain": None if idea is None or idea.gain is None else idea.gain.model_dump(),
-        "times": time_format([] if idea is None else [idea.seconds]),
+        "times": replace(times, quality_unit=unit if idea and idea.quality is not None else None),
     }
 
 

@@ -6,10 +6,13 @@ import shutil
 from dataclasses import replace
 
 import pytest
+from scipy.stats import ttest_ind
 
 from finishline.rules.proof.check import check_proof
 from finishline.rules.proof.proof import part_hashes
-from server.base.models import Attempt
+from server.base.events import VerificationChanged
+from server.base.models import Attempt, Verification
+from server.notices.events import _describe as describe
 from tests.server.test_entries import (
     boxed_report,
     entries,  # noqa: F401  a fixture
@@ -145,6 +148,48 @@ def test_a_head_to_head_of_qualities_moves_first_place(client, entries, two, oli
     assert [each["submission_id"] for each in held] == [holder, challenger]
     assert held[-1]["quality"] > held[0]["quality"] > 89
     assert held[-1]["margin"] == pytest.approx(0.8, abs=0.1)
+    chart = client.get("/benchmarks/digits/charts/records.json").text
+    assert "points better than the record before" in chart
+    feed = client.get("/benchmarks/digits/feed.atom").text
+    assert "points better than the record before" in feed
+    for path in (f"/verifications/{won['id']}", f"/submissions/{challenger}", "/verifications"):
+        assert "faster" not in words_of(client.get(path).text), path
+    assert "challenger ahead" in words_of(client.get("/verifications").text)
+    assert "faster" not in feed
+    (time,) = [each for each in won["reasons"] if each["code"] == "head_to_head_time"]
+    assert time["message"].startswith("the challenger is better: the challenger reached 0.8")
+    assert "points more than the holder" in time["message"]
+    with entries.database.read() as session:
+        ended = session.get_one(Verification, won["id"])
+        told = describe(session, "verification.done", VerificationChanged(ended, "done"))
+    assert told.content["sentence"].endswith("has ended: challenger better")
+
+
+def test_gain_on_the_parent_is_in_points(client, entries, alice, bob):
+    """Runs of 90 and of 91, each 0.2 apart: Welch's interval, computed with scipy."""
+    parent = measured(entries, alice, "first", 90.0)
+    sha256 = client.get(f"/api/v1/submissions/{parent}").json()["package"]["sha256"]
+    based = {
+        "training.toml": other("second")["training.toml"].replace(
+            b"[factors]", f'based_on = "sha256:{sha256}"\n[factors]'.encode()
+        )
+    }
+    made = entries.hand_in(bob, other("second") | based)
+    assert made.status_code == 201, made.text
+    child = str(made.json()["id"])
+    train(entries, child, lambda run: 91.0 + 0.2 * (run % 3 - 1))
+    listed = client.get("/api/v1/benchmarks/digits/ideas").json()["classes"][0]["packages"]
+    gain = next(each["gain"] for each in listed if each["submission_id"] == child)
+    one, two = ([q + 0.2 * (run % 3 - 1) for run in range(5)] for q in (90.0, 91.0))
+    expected = ttest_ind(two, one, equal_var=False).confidence_interval(0.95)
+    assert (gain["seconds"], gain["ratio"], gain["pairs"]) == (None, None, None)
+    assert gain["quality"] == pytest.approx(1.0)
+    assert (gain["low"], gain["high"]) == (
+        pytest.approx(expected.low),
+        pytest.approx(expected.high),
+    )
+    for path in ("/benchmarks/digits/ideas", f"/submissions/{child}?tab=system"):
+        assert "gained 1.0 points" in words_of(client.get(path).text)
 
 
 def test_a_run_without_an_evaluation_is_the_worst_and_two_have_no_rank(client, entries, alice):

@@ -176,10 +176,10 @@ def test_a_package_without_a_gain_says_why():
 
     line = [node("a", "z", 4.0), node("b", "a", None), node("c", "b", 3.0), node("d", "c", 2.0)]
     ((first, second, third, last),) = idea_lines([line])
-    elsewhere = "its parent has no measured time on this hardware class"
+    elsewhere = "its parent has no measured figure on this hardware class"
     assert first["why_no_gain"] == third["why_no_gain"] == elsewhere
-    assert second["why_no_gain"] == "it has no measured time yet"
-    assert "missed the target" in last["why_no_gain"]
+    assert second["why_no_gain"] == "it has no measured figure yet"
+    assert "a run of one of the two missed" in last["why_no_gain"]
 
 
 def test_a_line_goes_on_with_the_child_that_most_descend_from():

@@ -154,5 +154,5 @@ def _text(mark: View, time: TimeFormat) -> str:
     elif mark["margin_percent"] is not None:
         lines.append(f"{mark['margin_percent']:.1f} % faster than the record before")
     elif mark.get("margin") is not None:
-        lines.append(f"{mark['margin']:.2g} better than the record before")
+        lines.append(f"{time.gap(mark['margin'])} better than the record before")
     return "<br>".join(lines)

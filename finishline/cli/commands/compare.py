@@ -189,7 +189,6 @@ def _document(found: Comparison) -> dict[str, Any]:
 
 def _sentences(found: Comparison, score: Score) -> Iterator[str]:
     pairs = count_text(found.pairs, "pair")
-    better = "faster" if score.by == "time" else "better"
     for name, missed in zip("AB", found.missed, strict=True):
         if missed:
             yield f"{name} {score.missed} in {missed} of {count_text(found.pairs, 'run')}."
@@ -197,7 +196,7 @@ def _sentences(found: Comparison, score: Score) -> Iterator[str]:
         told = (
             "Nothing tells them apart"
             if found.faster is None
-            else f"{found.faster.upper()} is {better}"
+            else f"{found.faster.upper()} is {score.better}"
         )
         figures = "times" if score.by == "time" else "qualities"
         yield f"{told}: their {figures} can't be compared after {pairs}."
@@ -205,11 +204,10 @@ def _sentences(found: Comparison, score: Score) -> Iterator[str]:
     interval = f"95 % {found.gap.low:.2f} to {found.gap.high:.2f}"
     ratio = f"B takes {found.gap.ratio:.2f} times the time of A"
     if found.gap.sign:
-        more = "more" if found.gap.difference >= 0 else "less"
-        ratio = f"B reaches {abs(found.gap.difference):.3g} {more} than A"
+        ratio = f"B reaches {score.more(found.gap.difference)} than A"
     yield f"{ratio} ({interval}, p = {found.p:.2g}, {pairs})."
     if found.faster is not None:
-        yield f"{found.faster.upper()} is {better}."
+        yield f"{found.faster.upper()} is {score.better}."
     elif found.pairs_missing is not None:
         missing = count_text(found.pairs_missing, "more pair")
         yield f"These pairs don't tell them apart. If the difference stays, it takes {missing}."

@@ -83,7 +83,7 @@ class Benchmark:
         step = self.target.resolution
         if step is None:  # One item's share of a mean, or the last digits of a logged figure.
             step = abs(self.target.value or 1.0) / (self.data_set.test_items or FINEST_SHARE)
-        return Score("quality", self.target.direction, step)
+        return Score("quality", self.target.direction, step, self.target.unit)
 
     def reference_runs_at(self, batch_size: float) -> tuple[ReferenceRun, ...]:
         """The calibrated runs at one batch size."""

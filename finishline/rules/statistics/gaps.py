@@ -385,12 +385,25 @@ class Score:
     """The figure that ranks a run. Times are compared by their ratio, qualities by a difference.
 
     `direction` says which figure is better. No two runs are taken to scatter less than `quantum`,
-    the step in which the figures are read off: a millisecond, or one test item.
+    the step in which the figures are read off: a millisecond, or one test item. `unit` is of a
+    quality.
     """
 
     by: Literal["time", "quality"] = "time"
     direction: Literal["higher", "lower"] = "lower"
     quantum: float = SHORTEST_SECONDS
+    unit: str = ""
+
+    @property
+    def better(self) -> str:
+        """What the side is that is ahead."""
+        return "faster" if self.by == "time" else "better"
+
+    def more(self, difference: float, digits: int = 3) -> str:
+        """A difference of qualities in words, in percentage points where they are in percent."""
+        points = " points" if self.unit == "percent" else ""
+        side = "more" if difference >= 0 else "less"
+        return f"{abs(difference):.{digits}g}{points} {side}"
 
     @property
     def missed(self) -> str:
@@ -450,6 +463,17 @@ class Score:
             return None
         half = self.difference(0.0, spread.stdev / math.sqrt(runs), spread.degrees_of_freedom).high
         return Interval(figure - half, figure + half)
+
+    def sample(self, figures: Sequence[float]) -> LogTimes | None:
+        """The figures of one side for a test. None if there are none."""
+        if self.by == "time" or not figures:
+            return log_times(figures, quantum=self.quantum)
+        costs = [self.cost(each) for each in figures]
+        if len(costs) < 2:
+            return LogTimes(1, costs[0], None)
+        return LogTimes(
+            len(costs), mean(costs), max(standard_deviation(costs, ddof=1), self.quantum) ** 2
+        )
 
     def gap(self, pairs: Sequence[tuple[float, float]]) -> Gap | None:
         """Distance of two sides that were measured in pairs. None below two pairs."""

@@ -393,15 +393,15 @@ def head_to_head_sentence(head_to_head: HeadToHead) -> str:
     gap = head_to_head.gap
     if gap is None or head_to_head.p_value is None:
         return head_to_head.why or f"{counted} so far"
+    score = _score_of(head_to_head.pairs)
     found = f"took {gap.ratio:.3f} times the holder's time"
     if gap.sign:
-        more = "more" if gap.difference >= 0 else "less"
-        found = f"reached {abs(gap.difference):.3f} {more} than the holder"
+        found = f"reached {score.more(gap.difference)} than the holder"
     how = f"the challenger {found} (95 % {gap.low:.3f} to {gap.high:.3f}) over {counted}"
     threshold = head_to_head.rule.threshold
     needed = f"one-sided p = {head_to_head.p_value:.2g}, first place needs p < {threshold:.2g}"
     if head_to_head.outcome == "challenger_faster":
-        return f"the challenger is {'better' if gap.sign else 'faster'}: {how}, {needed}"
+        return f"the challenger is {score.better}: {how}, {needed}"
     if head_to_head.outcome == "continues":
         return f"more pairs are needed: {how}, {needed}"
     found = "no result" if head_to_head.outcome == "inconclusive" else "not proven"

@@ -6,6 +6,14 @@ from typing import Literal
 
 Outcome = Literal["verified", "rejected", "inconclusive"]
 HeadToHeadOutcome = Literal["challenger_faster", "not_proven", "continues", "inconclusive"]
+
+
+def outcome_text(outcome: str, *, by_quality: bool) -> str:
+    """An outcome in words. Where qualities rank nothing is faster."""
+    words = outcome.replace("faster", "better") if by_quality else outcome
+    return words.replace("_", " ")
+
+
 ReasonCode = Literal[
     "reached_target",
     "within_band",
