@@ -3,7 +3,6 @@
 import logging
 import sys
 import time
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -26,33 +25,15 @@ from worker.state import Limits, WorkerState, guard_stop
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Options:
-    """Options of the command line. `pull` asks the server itself for work, without a broker.
+def serve(*, pull: bool, limits: Limits, meeting: Meeting | None) -> int:
+    """Start the worker with the settings of its environment. Returns its exit code.
 
-    Of `nnodes` hosts that meet at the `rdzv_endpoint` this one joins as the rank `join`, or is the
-    first.
+    With `pull` it asks the server itself for work, without a broker. At a `meeting` it trains with
+    the workers of other hosts, as the first one or along with it.
     """
-
-    pull: bool = False
-    max_attempts: int | None = None
-    exit_when_idle: float | None = None
-    nnodes: int = 1
-    rdzv_endpoint: tuple[str, int] | None = None
-    join: int = 0
-
-    def __post_init__(self) -> None:
-        if (self.rdzv_endpoint is not None) != (self.nnodes > 1) or self.join >= self.nnodes:
-            raise ValueError(
-                "several hosts: expected --nnodes N, N from 2, and --rdzv-endpoint HOST:PORT on "
-                "all, and --join RANK, from 1 to N - 1, on each but the first"
-            )
-
-
-def serve(options: Options) -> int:
-    """Start the worker with the settings of its environment. Returns its exit code."""
     settings = load_settings()
-    broker = None if options.pull or options.join else settings.broker_address()
+    joins = meeting is not None and meeting.rank > 0
+    broker = None if pull or joins else settings.broker_address()
     configure_logging(settings)
     device = _device_of(settings)
     system = probe(
@@ -69,21 +50,19 @@ def serve(options: Options) -> int:
         box=settings.box,
         has_compiler=settings.compiler == "gcc",
         # Those of the first of several hosts would tell a part of the energy.
-        sensors=open_sensors(device) if options.rdzv_endpoint is None else None,
+        sensors=open_sensors(device) if meeting is None else None,
+        meeting=meeting,
     )
-    if options.rdzv_endpoint is not None:
-        meeting = Meeting(options.nnodes, options.join, *options.rdzv_endpoint)
-        host = replace(host, meeting=meeting)
-    if options.join:
-        arrival = Arrival.of(system, host)
-        return follow(host, arrival, idle_seconds=options.exit_when_idle)
+    arrival = Arrival.of(system, host)
+    if joins:
+        return follow(host, arrival, idle_seconds=limits.idle_seconds)
     token = settings.token()
-    if host.meeting is not None:
-        met = meet(host, Arrival.of(system, host), limit_seconds=JOIN_SECONDS)
+    if meeting is not None:
+        met = meet(host, arrival, limit_seconds=JOIN_SECONDS)
         if isinstance(met, Failure):
             sys.exit(f"{met.message}; start the others with --join")
         system = system_over(system, met.nodes, hardware_class=settings.hardware_class)
-    state = WorkerState(limits=Limits(options.max_attempts, options.exit_when_idle))
+    state = WorkerState(limits=limits)
     return work(settings, token=token, broker=broker, system=system, host=host, state=state)
 
 

@@ -14,7 +14,8 @@ import pytest
 
 from finishline.rules.verification.messages import Node
 from tests.support.processes import free_port, wait_for
-from worker.__main__ import Options, main
+from worker.__main__ import main
+from worker.group import Meeting
 from worker.hosts import Arrival, Met
 from worker.machine.probe import class_over, system_over
 
@@ -66,9 +67,9 @@ def test_several_hosts_need_their_number_and_their_place(words, capsys):
 
 def test_an_address_of_ipv6_has_brackets(monkeypatch):
     found = []
-    monkeypatch.setattr("worker.__main__.serve", lambda options: found.append(options) or 0)
+    monkeypatch.setattr("worker.__main__.serve", lambda **named: found.append(named) or 0)
     assert main(["--nnodes", "2", "--rdzv-endpoint", "[fe80::1]:29400"]) == 0
-    assert found == [Options(nnodes=2, rdzv_endpoint=("fe80::1", 29400))]
+    assert found[0]["meeting"] == Meeting(2, 0, "fe80::1", 29400)
 
 
 def start(arguments, *, name, url, tmp_path):

@@ -21,7 +21,9 @@ from finishline.devices import (
     without_platform,
 )
 from finishline.rules.errors import RuleError
+from worker.group import Meeting
 from worker.machine.probe import ask_driver
+from worker.state import Limits
 
 MIB, GIB = 2**20, 2**30
 # Bits of clocks_event_reasons.active that slow a card down against its will.
@@ -74,13 +76,15 @@ def start(
     """Start a worker with the settings of its environment, such as FINISHLINE_URL."""
     if context.invoked_subcommand is not None:
         return 0
-    from worker.__main__ import Options, serve  # Loads the broker's library.
+    if (rdzv_endpoint is not None) != (nnodes > 1) or join >= nnodes:
+        raise typer.BadParameter(
+            "several hosts: expected --nnodes N, N from 2, and --rdzv-endpoint HOST:PORT on all, "
+            "and --join RANK, from 1 to N - 1, on each but the first"
+        )
+    from worker.__main__ import serve  # Loads the broker's library.
 
-    try:
-        options = Options(pull, max_attempts, exit_when_idle, nnodes, rdzv_endpoint, join)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from error
-    return serve(options)
+    meeting = Meeting(nnodes, join, *rdzv_endpoint) if rdzv_endpoint is not None else None
+    return serve(pull=pull, limits=Limits(max_attempts, exit_when_idle), meeting=meeting)
 
 
 def run(arguments: Sequence[str] | None) -> int:
