@@ -114,6 +114,7 @@ def chart_view(
         return view
     chosen = _chosen(board["entries"], query.select, most=chart.selected)
     view["sets"] = _sets(session, benchmark, query, chosen)
+    view["counts"] = context["benchmark"]["convergence_unit"]
     view["reference"] = _reference(session, benchmark) if chart.needs == "curves" else []
     return view
 

@@ -31,7 +31,6 @@ DRAWN = {
     ),
     "curves": ([12.0, 24.0, 36.0], QUALITIES, "Last epoch", ["3"] * 3),
     "distribution": (TIMES, None, "Median", CLOCKS),
-    "survival": ([0.0, 36.0, 189.0], [0.0, 1.0, 1.0], "50 % by", CLOCKS),
     "scaling": ([1, 4, 8], [1.0, 10 / 3, 5.0], "Efficiency", ["100 %", "83 %", "62 %"]),
 }  # fmt: skip
 

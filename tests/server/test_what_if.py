@@ -165,7 +165,7 @@ def test_pages_of_a_what_if_view_follow_each_other(two, client):
     assert second.json()["what_if"]["clock"] == "dawnbench"
 
 
-NAMES = ("pareto", "records", "curves", "distribution", "survival", "scaling")
+NAMES = ("pareto", "records", "curves", "distribution", "scaling")
 
 
 PAGE = "/benchmarks/digits/charts"
@@ -232,26 +232,26 @@ def test_of_a_long_curve_an_even_sample_is_read_and_its_figures_are_of_all(
 
 def test_submissions_are_selected_by_id_once_or_with_commas(two_systems, client):
     slow, fast = two_systems
-    assert linked(client.get(f"{PAGE}/survival", params={"select": slow}).text) == [slow]
-    both = client.get(f"{PAGE}/survival", params={"select": f"{slow}, {fast}"}).text
+    assert linked(client.get(f"{PAGE}/distribution", params={"select": slow}).text) == [slow]
+    both = client.get(f"{PAGE}/distribution", params={"select": f"{slow}, {fast}"}).text
     assert linked(both) == [slow, fast]
-    repeated = client.get(f"{PAGE}/survival?select={fast}&select={slow}").text
+    repeated = client.get(f"{PAGE}/distribution?select={fast}&select={slow}").text
     assert linked(repeated) == [fast, slow]
     assert f'value="{slow}" checked' in repeated
-    assert figure(client, "survival", select="nobody")["layout"]["meta"]["empty"]
+    assert figure(client, "distribution", select="nobody")["layout"]["meta"]["empty"]
     many = ",".join(f"id{i}" for i in range(13))
-    assert client.get(f"{PAGE}/survival.json", params={"select": many}).status_code == 422
+    assert client.get(f"{PAGE}/distribution.json", params={"select": many}).status_code == 422
 
 
 def test_filters_clock_and_target_of_the_board_hold_for_its_charts(two_systems, client):
     slow, fast = two_systems
-    for name in ("pareto", "curves", "distribution", "survival"):
+    for name in ("pareto", "curves", "distribution"):
         assert set(linked(client.get(f"{PAGE}/{name}?q=slow").text)) == {slow}, name
     # Whichever page of the board was looked at, a chart is of all that fits.
     assert set(linked(client.get(f"{PAGE}/pareto?limit=1").text)) == {slow, fast}
 
-    official = figure(client, "survival", select=fast)["data"][0]["x"]
-    earlier = figure(client, "survival", select=fast, target=90)["data"][0]["x"]
+    official = figure(client, "distribution", select=fast)["data"][0]["x"]
+    earlier = figure(client, "distribution", select=fast, target=90)["data"][0]["x"]
     assert max(earlier) < max(official)
     at_ninety = figure(client, "curves", target=90)
     assert at_ninety["layout"]["shapes"][0]["y0"] == 90

@@ -35,7 +35,7 @@ from web.charts.curves import (
 from web.charts.hardware import roofline_chart, scaling_families
 from web.charts.parts import names_of, series_marks, time_axis
 from web.charts.records import records_chart
-from web.charts.spread import box_of, distribution_chart, reached_by, survival_chart
+from web.charts.spread import distribution_chart, quartiles
 from web.charts.tradeoffs import front_entries, pareto_chart, thin_entries
 from web.charts.verification import (
     calibration_chart,
@@ -180,30 +180,21 @@ def test_sparkline_has_equal_steps_for_equal_ratios():
 
 
 @pytest.mark.parametrize("seconds", [[3.0, 1.0, 2.0, 10.0], [5.5, 1.0, 2.0, 8.0, 9.0, 3.0, 3.0]])
-def test_box_has_the_quartiles_of_numpy(seconds):
-    box = box_of(seconds)
-
-    found = (box.lower, box.median, box.upper)
-    assert found == pytest.approx(tuple(np.percentile(seconds, [25, 50, 75])))
-    assert box_of(seconds[:3]) is None
+def test_quartiles_are_those_of_numpy(seconds):
+    assert quartiles(seconds) == pytest.approx(np.percentile(seconds, [25, 50, 75]).tolist())
+    assert quartiles(seconds[:3]) == []
 
 
 def test_spread_shows_every_run_that_reached():
     many = run_set(entry(submission_id="many"), 1.0, 2.0, 3.0, 4.0, None)
     few = run_set(entry(submission_id="few", evidence="claimed", check="none"), 2.0, None)
-    boxes, medians, *dots = distribution_chart([many, few]).figure["data"]
+    drawn = distribution_chart([many, few])
+    bars, medians, *dots = drawn.figure["data"]
 
-    assert boxes["x"] == [1.75, 3.25, 3.25, 1.75, 1.75, None]
-    assert medians["x"] == [2.5, 2.5, None]
+    assert bars["x"] == [1.75, 3.25, None]
+    assert medians["x"] == [2.5]
     assert [sorted(trace["x"]) for trace in dots] == [[1.0, 2.0, 3.0, 4.0], [2.0]]
-
-
-def test_run_that_missed_keeps_the_share_below_one():
-    one = run_set(entry(), 4.0, 2.0, None, 2.0, None)
-
-    assert reached_by(one["runs"]) == [(0.0, 0.0), (2.0, 0.4), (4.0, 0.6)]
-    cells = survival_chart([one]).table.rows[0].cells
-    assert cells[5:8] == ("2.00\u00a0s", "4.00\u00a0s", "–")
+    assert drawn.table.rows[0].cells[3:5] == ("5", "4")  # A run that missed is told.
 
 
 def test_speed_up_is_against_the_smallest_of_a_family():

@@ -8,7 +8,7 @@ from web.charts.curves import board_curves_chart
 from web.charts.hardware import scaling_chart
 from web.charts.parts import Chart, View
 from web.charts.records import records_chart
-from web.charts.spread import distribution_chart, survival_chart
+from web.charts.spread import distribution_chart
 from web.charts.tradeoffs import pareto_chart
 
 Need = Literal["board", "records", "runs", "curves"]
@@ -35,9 +35,11 @@ CHARTS = (
         "curves",
         "Convergence",
         "Convergence",
-        "Quality of every run against time and epochs, with the target and the reference",
+        "Quality of every run, with the target and the reference",
         "curves",
-        lambda v: board_curves_chart(v["sets"], v["target"], v["reference"], time=v["time"]),
+        lambda v: board_curves_chart(
+            v["sets"], v["target"], v["reference"], v["counts"], time=v["time"]
+        ),
         selected=3,
     ),
     BoardChart(
@@ -52,19 +54,10 @@ CHARTS = (
         "distribution",
         "Spread",
         "Spread of runs",
-        "Every run as a dot. From four runs up a box holds the middle half, with the median",
+        "Every run as a dot. From four runs up a bar holds the middle half, with the median",
         "runs",
         lambda v: distribution_chart(v["sets"], time=v["time"]),
         selected=15,
-    ),
-    BoardChart(
-        "survival",
-        "Share finished",
-        "Share of runs finished over time",
-        "A run that never reaches the target keeps the share below 100 %",
-        "runs",
-        lambda v: survival_chart(v["sets"], time=v["time"]),
-        selected=5,
     ),
     BoardChart(
         "scaling",

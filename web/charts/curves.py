@@ -6,30 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from finishline.rules.benchmarks.quality import metric_words
-from web.charts.parts import (
-    RUN,
-    Chart,
-    Row,
-    Table,
-    Trace,
-    View,
-    axis,
-    band_traces,
-    chart,
-    dots,
-    empty,
-    entry_row,
-    entry_table,
-    even_sample,
-    label,
-    line,
-    names_of,
-    plain,
-    quality_axis,
-    series_marks,
-    table,
-    target_lines,
-)
+from web.charts import parts as draw
+from web.charts.parts import Chart, Row, Table, Trace, View
 from web.compare import LETTERS
 from web.formats import SECONDS, TimeFormat, number, quality, seconds_exact
 
@@ -44,22 +22,22 @@ class Curves:
     """Curves over time, and over epochs, or evaluations where a log does not tell epochs.
 
     A curve is a list of evaluations (epoch, seconds, quality, and their "index" where some are left
-    out).
+    out). `counts` is the word for what its epochs are, such as steps.
     """
 
-    def __init__(self, runs: Iterable[View], time: TimeFormat) -> None:
+    def __init__(self, runs: Iterable[View], time: TimeFormat, counts: str = "epochs") -> None:
         self.time = time
         curves = [run["curve"] for run in runs]
         self.curves = curves
         self.longest: Sequence[View] = max(curves, key=len, default=[])
         self.by_epoch = all(point["epoch"] is not None for curve in curves for point in curve)
-        self.progress = "epochs" if self.by_epoch else "evaluations"
+        self.progress = counts if self.by_epoch else "evaluations"
 
     def traces(
         self, curve: Sequence[View], name: str, paint: str | int, look: Mapping[str, Any]
     ) -> list[Trace]:
         """A curve once for each view, with at most so many points."""
-        drawn = even_sample(list(enumerate(curve, start=1)), MOST_EVALUATIONS)
+        drawn = draw.even_sample(list(enumerate(curve, start=1)), MOST_EVALUATIONS)
         places = {
             "seconds": [point["seconds"] / self.time.scale for _, point in drawn],
             self.progress: [
@@ -69,7 +47,7 @@ class Curves:
         }
         heights = [point["quality"] for _, point in drawn]
         return [
-            line(name, at, heights, paint, **own, meta={"view": view})
+            draw.line(name, at, heights, paint, **own, meta={"view": view})
             for view, at in places.items()
             for own in ({"hover": HOVER, "mode": "lines+markers", **look},)
         ]
@@ -91,12 +69,12 @@ class Curves:
         ]
         if progress_first:
             views.reverse()
-        return chart(
+        return draw.chart(
             traces,
             rows,
-            xaxis=axis(views[0]["title"]),
+            xaxis=draw.axis(views[0]["title"]),
             yaxis=fitted_axis(target, self.curves),
-            shapes=target_lines(target),
+            shapes=draw.target_lines(target),
             height=height,
             meta={"views": views},
         )
@@ -109,7 +87,7 @@ def fitted_axis(target: View, curves: Iterable[Sequence[View]]) -> dict[str, Any
     ends = [found[len(found) // 3], found[-1], target["value"]] if found else []
     pad = 0.08 * (max(ends) - min(ends)) if len(found) >= FEWEST_TO_FIT else 0.0
     fit = {"range": [min(ends) - pad, max(ends) + pad]} if pad else {}
-    return quality_axis(target) | fit
+    return draw.quality_axis(target) | fit
 
 
 def number_of(point: View, place: int) -> int:
@@ -149,7 +127,7 @@ def evaluations_table(runs: Iterable[tuple[str, View]], target: View, *, first: 
         for place, point in enumerate(run["curve"], start=1)
     ]
     figures = ("Evaluation", field.capitalize(), "Seconds", "Quality")
-    return table(rows, first, figures=figures).without_empty_columns()
+    return draw.table(rows, first, figures=figures).without_empty_columns()
 
 
 def runs_chart(
@@ -166,15 +144,15 @@ def runs_chart(
     """
     drawn = Curves(runs, time)
     traces = [trace for each in ghosts for trace in ghost_traces(each, time)[:1]]
-    look = RUN | {"showlegend": False}
+    look = draw.RUN | {"showlegend": False}
     for run in runs:
-        traces += drawn.traces(run["curve"], label(run["file"]), "status-measured", look)
+        traces += drawn.traces(run["curve"], draw.label(run["file"]), "status-measured", look)
     longest = drawn.longest if drawn.by_epoch else []
     places = [_place(point["index"], longest) for point in control_points]
     rows = evaluations_table([(run["file"], run) for run in runs], target, first="Run")
     if is_strip(runs):
         return strip_chart(runs, rows, time)
-    bands = band_traces(control_points, places, view=drawn.progress)
+    bands = draw.band_traces(control_points, places, view=drawn.progress)
     return drawn.chart([*bands, *traces], rows, target, height=420)
 
 
@@ -208,20 +186,20 @@ def strip_chart(runs: Sequence[View], rows: Table, time: TimeFormat) -> Chart:
         heights.append(stacks[round(at / step)])
         stacks[round(at / step)] += 1
     top = max(stacks.values()) + 1
-    found = dots(
+    found = draw.dots(
         "run",
         known,
         heights,
         "status-measured",
         symbol=["circle-open" if run["seconds"] is None else "circle" for run, _ in ends],
         hover="%{x:.4~g}, %{text}<extra></extra>",
-        text=[label(run["file"]) for run, _ in ends],
+        text=[draw.label(run["file"]) for run, _ in ends],
     )
-    flat = axis("", range=[-1, top], showticklabels=False, showgrid=False, ticks="")
-    title = axis(f"Time of each run, with one evaluation ({time.word})", known, showgrid=True)
+    flat = draw.axis("", range=[-1, top], showticklabels=False, showgrid=False, ticks="")
+    title = draw.axis(f"Time of each run, with one evaluation ({time.word})", known, showgrid=True)
     layout: dict[str, Any] = {"height": 130 + 14 * top, "showlegend": False}
     layout["meta"] = {"about": "Time of each run. With one evaluation a run has no curve"}
-    return chart([found], rows, xaxis=title, yaxis=flat, **layout)
+    return draw.chart([found], rows, xaxis=title, yaxis=flat, **layout)
 
 
 def is_strip(runs: Sequence[View]) -> bool:
@@ -235,7 +213,7 @@ DASHES = {"record": "solid", "claim": "dot"}
 def ghost_traces(ghost: View, time: TimeFormat) -> list[Trace]:
     """A ghost over seconds, and by evaluation where it stands beside those of the replay."""
     role = ghost["role"]
-    name = "claim, mean" if role == "claim" else f"record: {label(ghost['model'])}"
+    name = "claim, mean" if role == "claim" else f"record: {draw.label(ghost['model'])}"
     if role == "record" and ghost["is_own"]:
         name = "record: the claim's median run"
     beside = [point for point in ghost["points"] if point["index"] is not None]
@@ -244,7 +222,7 @@ def ghost_traces(ghost: View, time: TimeFormat) -> list[Trace]:
         "evaluations": [point["index"] for point in beside],
     }
     return [
-        line(
+        draw.line(
             name,
             at,
             [point["quality"] for point in shown],
@@ -263,6 +241,7 @@ def board_curves_chart(
     sets: Sequence[View],
     target: View,
     reference: Sequence[View] = (),
+    counts: str = "epochs",
     *,
     time: TimeFormat = SECONDS,
 ) -> Chart:
@@ -273,24 +252,24 @@ def board_curves_chart(
     view alone. The table has a row for each run.
     """
     best = f"Best {metric_words(target['metric'])}"
-    figures = ("Evaluations", "Last epoch", "Last evaluation", best)
-    rows = entry_table(
+    figures = ("Evaluations", f"Last {counts.removesuffix('s')}", "Last evaluation", best)
+    rows = draw.entry_table(
         (
-            entry_row(one["entry"], run["file"], *_cells(run, target, time))
+            draw.entry_row(one["entry"], f"run {order}", *_cells(run, target, time))
             for one in sets
-            for run in one["runs"]
+            for order, run in enumerate(one["runs"], start=1)
         ),
         "Run",
         figures=figures,
     )
     shown = [one for one in sets if any(len(run["curve"]) > 1 for run in one["runs"])]
     if not shown and not reference:
-        return empty(NOTHING, rows)
-    drawn = Curves((run for one in shown for run in one["runs"]), time)
-    names = names_of([one["entry"] for one in shown])
+        return draw.empty(NOTHING, rows)
+    drawn = Curves((run for one in shown for run in one["runs"]), time, counts)
+    names = draw.names_of([one["entry"] for one in shown])
     traces = _reference_traces(reference, view=drawn.progress) if drawn.by_epoch else []
     for order, one in enumerate(shown):
-        marks, name = series_marks(order), one["entry"]["submission_id"]
+        marks, name = draw.series_marks(order), one["entry"]["submission_id"]
         for place, run in enumerate(run for run in one["runs"] if run["curve"]):
             look = {
                 "legendgroup": name,
@@ -316,7 +295,7 @@ def _reference_traces(points: Sequence[View], *, view: str) -> list[Trace]:
     if not points:
         return []
     banded = [point for point in points if point["lower"] is not None]
-    mean = line(
+    mean = draw.line(
         "reference mean",
         [point["index"] for point in points],
         [point["mean"] for point in points],
@@ -326,7 +305,7 @@ def _reference_traces(points: Sequence[View], *, view: str) -> list[Trace]:
         line={"dash": "dot"},
         meta={"view": view},
     )
-    return [*band_traces(banded, [point["index"] for point in banded], view=view), mean]
+    return [*draw.band_traces(banded, [point["index"] for point in banded], view=view), mean]
 
 
 # One shape for each submission, so that they can be told apart without their colours.
@@ -353,7 +332,7 @@ def overlaid_curves(
             "showlegend": place not in shown,
             "width": 1.5,
             "marker": {"size": 6, "symbol": SHAPES[place]},
-            "hover": f"{HOVER}<extra>{LETTERS[place]} {label(run['file'])}</extra>",
+            "hover": f"{HOVER}<extra>{LETTERS[place]} {draw.label(run['file'])}</extra>",
         }
         shown.add(place)
         traces += drawn.traces(run["curve"], _name(place, names[place]), place, look)
@@ -384,7 +363,7 @@ def run_times_chart(
         ends = (one["tta_low_seconds"], one["tta_high_seconds"])
         if one["tta_seconds"] is not None and None not in ends:
             bars.append(
-                line(
+                draw.line(
                     "95 % interval of the mean",
                     [place + 0.36] * 2,
                     [end / time.scale for end in ends],
@@ -396,10 +375,10 @@ def run_times_chart(
                 )
             )
     known = [seconds / time.scale for one in compared for seconds in one["run_seconds"]]
-    return chart(
+    return draw.chart(
         [*runs, *bars],
-        table(rows, "Submission", figures=("Run", "Time to accuracy")),
-        xaxis=axis(
+        draw.table(rows, "Submission", figures=("Run", "Time to accuracy")),
+        xaxis=draw.axis(
             "",
             tickmode="array",
             tickvals=list(range(len(compared))),
@@ -407,7 +386,7 @@ def run_times_chart(
             range=[-0.6, len(compared) - 0.4],
             zeroline=False,
         ),
-        yaxis=axis(f"Time to accuracy ({time.word})", known),
+        yaxis=draw.axis(f"Time to accuracy ({time.word})", known),
         height=360,
     )
 
@@ -415,7 +394,7 @@ def run_times_chart(
 def _run_dots(place: int, name: str, times: Sequence[float], time: TimeFormat) -> Trace:
     step = SPREAD / max(1, len(times) - 1)
     start = place - SPREAD / 2 if len(times) > 1 else place
-    return dots(
+    return draw.dots(
         name,
         [start + order * step for order in range(len(times))],
         [seconds / time.scale for seconds in times],
@@ -428,4 +407,4 @@ def _run_dots(place: int, name: str, times: Sequence[float], time: TimeFormat) -
 
 
 def _name(place: int, name: str) -> str:
-    return f"{LETTERS[place]} {plain(name, longest=36)}"
+    return f"{LETTERS[place]} {draw.plain(name, longest=36)}"

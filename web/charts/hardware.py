@@ -6,25 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from web.charts.parts import (
-    SERIES_DASHES,
-    Chart,
-    Row,
-    Trace,
-    View,
-    address_of,
-    axis,
-    chart,
-    dots,
-    empty,
-    entry_row,
-    entry_table,
-    label,
-    line,
-    plain,
-    series_marks,
-    table,
-)
+from web.charts import parts as draw
+from web.charts.parts import Chart, Row, Trace, View
 from web.formats import DASH, SECONDS, TimeFormat, number, percent
 from web.names import accelerator_of_system, byline
 
@@ -91,9 +74,9 @@ def scaling_chart(board: View, *, time: TimeFormat = SECONDS) -> Chart:
     The table has every step of every family.
     """
     families = scaling_families(board)
-    rows = entry_table(
+    rows = draw.entry_table(
         (
-            entry_row(
+            draw.entry_row(
                 step.entry,
                 family.accelerator,
                 family.division,
@@ -110,18 +93,18 @@ def scaling_chart(board: View, *, time: TimeFormat = SECONDS) -> Chart:
         figures=("Accelerators", "Time to accuracy", "Speed-up", "Efficiency"),
     )
     if not families:
-        return empty(NOTHING, rows)
+        return draw.empty(NOTHING, rows)
     drawn = families[:MOST_FAMILIES]
     counts = [step.accelerators for family in drawn for step in family.steps]
     speeds = [step.speed_up for family in drawn for step in family.steps]
     ends = [min(counts), max(counts)]
-    ideal = line("ideal", ends, ends, "target", width=1.5, line={"dash": "dash"})
+    ideal = draw.line("ideal", ends, ends, "target", width=1.5, line={"dash": "dash"})
     note = f"{len(drawn)} of {len(families)} families shown: those with most sizes."
-    return chart(
+    return draw.chart(
         [ideal, *(_line(family, order, time) for order, family in enumerate(drawn))],
         rows,
-        xaxis=axis("Accelerators", **_doubling(counts)),
-        yaxis=axis("Speed-up (accelerators)", **_doubling([*speeds, *ends])),
+        xaxis=draw.axis("Accelerators", **_doubling(counts)),
+        yaxis=draw.axis("Speed-up (accelerators)", **_doubling([*speeds, *ends])),
         height=440,
         meta={"note": note} if len(drawn) < len(families) else {},
     )
@@ -134,9 +117,9 @@ def _doubling(values: Sequence[float]) -> dict[str, Any]:
 
 
 def _line(family: ScalingFamily, order: int, time: TimeFormat) -> Trace:
-    marks = series_marks(order)
-    return dots(
-        label(f"{family.submitter}, {family.accelerator}"),
+    marks = draw.series_marks(order)
+    return draw.dots(
+        draw.label(f"{family.submitter}, {family.accelerator}"),
         [step.accelerators for step in family.steps],
         [step.speed_up for step in family.steps],
         order,
@@ -145,14 +128,14 @@ def _line(family: ScalingFamily, order: int, time: TimeFormat) -> Trace:
         mode="lines+markers",
         line={"dash": marks["dash"]},
         text=[_text(family, step, time) for step in family.steps],
-        customdata=[address_of(step.entry) for step in family.steps],
+        customdata=[draw.address_of(step.entry) for step in family.steps],
     )
 
 
 def _text(family: ScalingFamily, step: Step, time: TimeFormat) -> str:
     lines = (
-        f"{label(family.submitter)}, {step.accelerators} × {plain(family.accelerator, longest=40)}",
-        plain(step.entry["system"]["name"], longest=60),
+        draw.label(f"{family.submitter}, {step.accelerators} × {family.accelerator}"),
+        draw.plain(step.entry["system"]["name"], longest=60),
         f"{time(step.entry['tta_seconds'])}, {percent(100 * step.efficiency, 0)} of ideal",
     )
     return "<br>".join(lines)
@@ -177,7 +160,7 @@ def roofline_chart(found: View) -> Chart:
     points = found["points"]
     if points:
         traces.append(
-            dots(
+            draw.dots(
                 "training of an attempt",
                 [point["intensity"] for point in points],
                 [point["achieved_tflops"] for point in points],
@@ -185,21 +168,21 @@ def roofline_chart(found: View) -> Chart:
                 symbol="diamond",
                 size=10,
                 edge=1,
-                text=[f"{label(_subject(p))} ({plain(_type(p))})" for p in points],
+                text=[f"{draw.label(_subject(p))} ({draw.plain(_type(p))})" for p in points],
                 hover="%{text}<br>%{y:.3~g} TFLOP/s at %{x:.3~g} FLOP per byte<extra></extra>",
             )
         )
-    return chart(
+    return draw.chart(
         traces,
-        table(
+        draw.table(
             _roofline_rows(points),
             "Training",
             "Type",
             "Bound by",
             figures=("FLOP per byte", "Reached", "Attainable", "Share"),
         ),
-        xaxis=axis("Intensity (FLOP per byte)", type="log"),
-        yaxis=axis("Arithmetic (TFLOP/s)", type="log"),
+        xaxis=draw.axis("Intensity (FLOP per byte)", type="log"),
+        yaxis=draw.axis("Arithmetic (TFLOP/s)", type="log"),
         height=380,
     )
 
@@ -244,7 +227,7 @@ def _roof(order: int, roof: View, bandwidth: float | None, low: float, high: flo
     if bandwidth:
         x = [low, GIGA_IN_TERA * top / bandwidth, high]
         y = [low * bandwidth / GIGA_IN_TERA, top, top]
-    name = f"roof, {plain(roof['precision'])}"
-    dash = SERIES_DASHES[order % len(SERIES_DASHES)]
+    name = f"roof, {draw.plain(roof['precision'])}"
+    dash = draw.SERIES_DASHES[order % len(draw.SERIES_DASHES)]
     hover = f"%{{y:.3~g}} TFLOP/s<extra>{name}</extra>"
-    return line(name, x, y, order, hover=hover, line={"dash": dash})
+    return draw.line(name, x, y, order, hover=hover, line={"dash": dash})

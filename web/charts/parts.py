@@ -2,6 +2,7 @@
 
 import html
 import math
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,7 +23,7 @@ SYMBOLS = {
     "claimed": "circle-open",
     "contradicted": "x",
 }
-LONGEST_LABEL = 32
+LINE, MOST_LINES = 36, 3
 # A run is a thin line of one colour: many of them show where they lie together.
 LOOK = {"width": 1.25, "opacity": 0.6, "marker": {"size": 5}}
 RUN: dict[str, Any] = {"mode": "lines+markers"} | LOOK
@@ -176,8 +177,9 @@ def plain(text: object, *, longest: int = 200) -> str:
 
 
 def label(text: object) -> str:
-    """A stranger's text, short enough for an axis or a legend."""
-    return plain(text, longest=LONGEST_LABEL)
+    """A stranger's text in lines that are short enough for an axis or a legend."""
+    lines = textwrap.wrap(str(text), LINE, max_lines=MOST_LINES, placeholder="…")
+    return "<br>".join(map(plain, lines))
 
 
 def told(entry: View, *figures: str) -> str:

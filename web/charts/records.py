@@ -5,21 +5,8 @@ from datetime import timedelta
 from typing import Any
 
 from finishline.rules.ranking import evidence_words
-from web.charts.parts import (
-    Chart,
-    Table,
-    Trace,
-    View,
-    address_of,
-    axis,
-    chart,
-    dots,
-    empty,
-    label,
-    plain,
-    series_marks,
-    time_axis,
-)
+from web.charts import parts as draw
+from web.charts.parts import Chart, Table, Trace, View
 from web.formats import SECONDS, TimeFormat, day, moment
 from web.names import byline, entry_title, hardware
 
@@ -43,7 +30,7 @@ def records_chart(
     named = list(zip(board_names(divisions), divisions, strict=True))
     marks = [mark for each in divisions for mark in (*each["records"], *each["not_records"])]
     if len(marks) < FEWEST_POINTS:
-        return empty(ONE_POINT if marks else NOTHING, Table())
+        return draw.empty(ONE_POINT if marks else NOTHING, Table())
     dates = [mark["date"] for mark in marks]
     is_named = sum(len(each["records"]) for each in divisions) <= MOST_NAMED
     traces = []
@@ -54,7 +41,7 @@ def records_chart(
         if others:
             shown = {"showlegend": not records, "symbol": "circle-open"}
             traces.append(_marks(name, others, "status-attention", time, size=9, **shown))
-    return chart(
+    return draw.chart(
         traces,
         Table(),
         xaxis=_date_axis(dates),
@@ -82,8 +69,8 @@ def board_names(divisions: Sequence[View]) -> list[str]:
 
 def _figure_axis(time: TimeFormat, marks: Sequence[View]) -> dict[str, Any]:
     if time.quality_unit is not None:
-        return axis(time.title)
-    return time_axis(time, "Time to accuracy", (mark["tta_seconds"] for mark in marks))
+        return draw.axis(time.title)
+    return draw.time_axis(time, "Time to accuracy", (mark["tta_seconds"] for mark in marks))
 
 
 def _date_axis(dates: Sequence[str]) -> dict[str, Any]:
@@ -95,10 +82,10 @@ def _date_axis(dates: Sequence[str]) -> dict[str, Any]:
     ends = [(first - margin).isoformat(), (last + margin).isoformat()]
     found: dict[str, Any] = {"type": "date", "range": ends, "nticks": 6}
     if is_one_day:
-        return axis(f"{day(dates[0])}, UTC", **found, tickformat="%H:%M")
+        return draw.axis(f"{day(dates[0])}, UTC", **found, tickformat="%H:%M")
     if last - first < FEW_DAYS * DAY:
         found |= {"dtick": DAY / timedelta(milliseconds=1)}
-    return axis("Date", **found, tickformat="%-d %b<br>%Y")
+    return draw.axis("Date", **found, tickformat="%-d %b<br>%Y")
 
 
 def _steps(
@@ -111,7 +98,7 @@ def _steps(
     is_named: bool,
 ) -> Trace:
     # The end of the last step is no record, so it has neither mark nor name.
-    names = [f"{time.ranked(each)}<br>{label(entry_title(each))}" for each in records]
+    names = [f"{time.ranked(each)}<br>{draw.label(entry_title(each))}" for each in records]
     places = ["top right" for _ in records[:-1]] + [
         "middle left" if len(records) > 1 else "top right"
     ]
@@ -123,7 +110,7 @@ def _steps(
         symbol="circle",
         size=[*(11 for _ in records), 0],
         mode="lines+markers+text" if is_named else "lines+markers",
-        line={"shape": "hv", "dash": series_marks(order)["dash"]},
+        line={"shape": "hv", "dash": draw.series_marks(order)["dash"]},
         text=[*names, ""],
         textposition=[*places, places[-1]],
         cliponaxis=False,
@@ -131,26 +118,26 @@ def _steps(
 
 
 def _marks(name: str, marks: Sequence[View], paint: str, time: TimeFormat, **look: Any) -> Trace:
-    return dots(
+    return draw.dots(
         name,
         [mark["date"] for mark in marks],
         [(time.figure(mark) or 0.0) / time.scale for mark in marks],
         paint,
         hover="%{hovertext}<extra></extra>",
         hovertext=[_text(mark, time) for mark in marks],
-        customdata=[address_of(mark) for mark in marks],
+        customdata=[draw.address_of(mark) for mark in marks],
         **look,
     )
 
 
 def _text(mark: View, time: TimeFormat) -> str:
     lines = [
-        plain(mark["model"], longest=60),
-        label(f"{byline(mark)}, {hardware(mark)}"),
+        draw.plain(mark["model"], longest=60),
+        draw.label(f"{byline(mark)}, {hardware(mark)}"),
         f"{time.ranked(mark)}, {day(mark['date'])}, {evidence_words(mark)}",
     ]
     if reason := mark.get("reason"):
-        lines.append(plain(reason, longest=90))
+        lines.append(draw.plain(reason, longest=90))
     elif mark["margin_percent"] is not None:
         lines.append(f"{mark['margin_percent']:.1f} % faster than the record before")
     elif mark.get("margin") is not None:

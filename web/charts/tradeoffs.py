@@ -6,26 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from finishline.rules.ranking import POSSIBLE, evidence_words
-from web.charts.parts import (
-    SYMBOLS,
-    Chart,
-    Table,
-    Trace,
-    View,
-    address_of,
-    axis,
-    chart,
-    dots,
-    empty,
-    entry_row,
-    entry_table,
-    even_sample,
-    evidence_group,
-    label,
-    line,
-    time_axis,
-    told,
-)
+from web.charts import parts as draw
+from web.charts.parts import Chart, Table, Trace, View
 from web.formats import DASH, SECONDS, TimeFormat, milliseconds, money, number
 from web.names import accelerator_of_system, hardware_words
 
@@ -103,9 +85,9 @@ def pareto_chart(
     front = front_entries(known, kind.key, more_is_better=more_is_better)
     rows = _table(ranked, {entry["submission_id"] for entry in front}, kind, time)
     if len(known) < FEWEST_POINTS:
-        return empty(ONE_POINT if known else kind.missing, rows)
+        return draw.empty(ONE_POINT if known else kind.missing, rows)
     drawn = thin_entries(known, front)
-    step = line(
+    step = draw.line(
         "Pareto front",
         [entry[kind.key] for entry in front],
         [entry["tta_seconds"] / time.scale for entry in front],
@@ -113,17 +95,17 @@ def pareto_chart(
         # Marks that are not seen, as large as the dots at the ends: names keep off those.
         mode="lines+markers+text",
         marker={"symbol": "line-ew", "size": 11, "opacity": 0},
-        text=[label(hardware_words(entry["system"])) for entry in front],
+        text=[draw.label(hardware_words(entry["system"])) for entry in front],
         textposition="top right",
         line={"shape": "vh" if more_is_better else "hv"},
     )
     places = [(e[kind.key], e["tta_seconds"] / time.scale, e) for e in drawn]
     note = f"{len(drawn):,} of {len(known):,} shown: the front and an even sample of the others."
-    return chart(
+    return draw.chart(
         [step, *_dots(places, kind, time)],
         rows,
-        xaxis=axis(kind.title, (e[kind.key] for e in known), tickprefix=kind.prefix),
-        yaxis=time_axis(time, "Time to accuracy", (e["tta_seconds"] for e in known)),
+        xaxis=draw.axis(kind.title, (e[kind.key] for e in known), tickprefix=kind.prefix),
+        yaxis=draw.time_axis(time, "Time to accuracy", (e["tta_seconds"] for e in known)),
         height=420,
         meta={"note": note} if len(drawn) < len(known) else {},
     )
@@ -131,9 +113,9 @@ def pareto_chart(
 
 def _table(ranked: Sequence[View], front: set[str], kind: Against, time: TimeFormat) -> Table:
     """Every ranked entry with its time and its second figure, and whether it is on the front."""
-    return entry_table(
+    return draw.entry_table(
         (
-            entry_row(
+            draw.entry_row(
                 entry,
                 evidence_words(entry),
                 "on the front" if entry["submission_id"] in front else DASH,
@@ -171,7 +153,7 @@ def thin_entries(entries: Sequence[View], front: Sequence[View]) -> list[View]:
         return list(entries)
     names = {entry["submission_id"] for entry in front[:MOST_POINTS]}
     others = [entry for entry in entries if entry["submission_id"] not in names]
-    sample = even_sample(others, MOST_POINTS - len(names))
+    sample = draw.even_sample(others, MOST_POINTS - len(names))
     names |= {entry["submission_id"] for entry in sample}
     return [entry for entry in entries if entry["submission_id"] in names]
 
@@ -188,17 +170,17 @@ def _dots(
     groups = [
         (vendor, status, [each for each in places if _is_of(each[2], vendor, status)])
         for vendor, _ in vendors.most_common()
-        for status in SYMBOLS
+        for status in draw.SYMBOLS
     ]
     return [
-        dots(
+        draw.dots(
             f"{vendor}, {status}",
             [x for x, _, _ in members],
             [y for _, y, _ in members],
             f"vendor-{vendor.lower() if vendor in VENDORS else 'other'}",
-            symbol=SYMBOLS[status],
+            symbol=draw.SYMBOLS[status],
             text=[_entry_text(entry, kind, time) for _, _, entry in members],
-            customdata=[address_of(entry) for _, _, entry in members],
+            customdata=[draw.address_of(entry) for _, _, entry in members],
         )
         for vendor, status, members in groups
         if members
@@ -206,13 +188,13 @@ def _dots(
 
 
 def _is_of(entry: View, vendor: str, status: str) -> bool:
-    return (_vendor(entry), evidence_group(entry)) == (vendor, status)
+    return (_vendor(entry), draw.evidence_group(entry)) == (vendor, status)
 
 
 def _entry_text(entry: View, kind: Against, time: TimeFormat) -> str:
     spread = time.interval(entry["tta_low_seconds"], entry["tta_high_seconds"])
     amount = entry.get(kind.key)
-    return told(
+    return draw.told(
         entry,
         time(entry["tta_seconds"]) + (f" ({spread})" if spread else ""),
         "no price stated" if amount is None else f"{kind.label} {kind.shown(amount)}",

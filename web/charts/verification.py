@@ -7,26 +7,9 @@ from typing import Any
 
 from finishline.rules.benchmarks.quality import GREATEST
 from finishline.rules.verification.head_to_head import Side
+from web.charts import parts as draw
 from web.charts.curves import HOVER, fitted_axis, ghost_traces, is_strip, strip_chart
-from web.charts.parts import (
-    RUN,
-    Chart,
-    Row,
-    Table,
-    Trace,
-    View,
-    axis,
-    band_traces,
-    chart,
-    dots,
-    empty,
-    label,
-    line,
-    plain,
-    quality_axis,
-    table,
-    target_lines,
-)
+from web.charts.parts import Chart, Row, Table, Trace, View
 from web.formats import DASH, SECONDS, TimeFormat, number, quality, ratio_text, seconds_exact
 from web.names import byline, hardware
 from web.progress import expected_evaluations, side_of
@@ -53,7 +36,7 @@ def replay_chart(
     done = {run["index"]: run["evaluations"] for run in (report or race)["runs"]}
     rows = _evaluations(verification, done, is_code=is_code)
     if verification["state"] in ("done", "failed", "cancelled") and not rows.rows:
-        return empty("No run was evaluated.", rows)
+        return draw.empty("No run was evaluated.", rows)
     if report is not None:
         runs_of = [
             {"file": f"run {run['index'] + 1}", "curve": run["evaluations"]}
@@ -65,21 +48,21 @@ def replay_chart(
     runs = sorted(set(range(verification["runs_planned"] or 0)) | set(done))
     places = [point["index"] for point in points]
     pace = _pace(list(done.values()), race["ghosts"])
-    bands = band_traces(points, places, view="evaluations")
+    bands = draw.band_traces(points, places, view="evaluations")
     if pace:
         shown = max(len(pace), expected_evaluations(verification) or 0) + FURTHER
         times = [at / time.scale for at in _extended(pace, places[:shown])]
-        bands += band_traces(points[:shown], times, view="seconds")
+        bands += draw.band_traces(points[:shown], times, view="seconds")
     ghosts = [trace for ghost in race["ghosts"] for trace in ghost_traces(ghost, time)]
     traces = [trace for run in runs for trace in _run(verification, run, done.get(run, []), time)]
     title = f"Time on the clock ({time.word})"
-    return chart(
+    return draw.chart(
         [*bands, *ghosts, *traces],
         rows,
-        xaxis=axis(title, rangemode="tozero"),
+        xaxis=draw.axis(title, rangemode="tozero"),
         # A run under way may be anywhere.
         yaxis=fitted_axis(verification["target"], done.values() if report else ()),
-        shapes=target_lines(verification["target"]),
+        shapes=draw.target_lines(verification["target"]),
         height=420,
         meta={
             "scale": time.scale,
@@ -125,14 +108,14 @@ def _run(verification: View, run: int, curve: Sequence[View], time: TimeFormat) 
         "evaluations": list(range(1, len(curve) + 1)),
     }
     for view, at in views.items():
-        yield line(
+        yield draw.line(
             name,
             at,
             [point["quality"] for point in curve],
             "front" if side == "holder" else "status-measured",
             hover=told,
             meta={"run": run, "view": view},
-            **RUN,
+            **draw.RUN,
             **look,
         )
 
@@ -161,9 +144,9 @@ def _evaluations(verification: View, done: Mapping[int, Sequence[View]], *, is_c
         for place, point in enumerate(curve, start=1)
     ]
     if not rows:
-        return table((), "Run", figures=("Evaluation", "Seconds", "Quality"))
+        return draw.table((), "Run", figures=("Evaluation", "Seconds", "Quality"))
     figures = ("Evaluation", "Epoch", "Seconds", "Quality", "Second half", "Band")
-    return table(rows, "Run", figures=figures).without_empty_columns()
+    return draw.table(rows, "Run", figures=figures).without_empty_columns()
 
 
 NO_PAIR = "No pair could be compared: other programs disturbed each, or the infrastructure failed."
@@ -187,10 +170,10 @@ def head_to_head_chart(pairs: Sequence[View], time: TimeFormat = SECONDS) -> Cha
     """
     by_time = time.quality_unit is None
     figures = ("A", "B", "B / A" if by_time else "B \u2212 A")
-    rows = table((_pair_row(pair, time) for pair in pairs), "Pair", "Order", figures=figures)
+    rows = draw.table((_pair_row(pair, time) for pair in pairs), "Pair", "Order", figures=figures)
     placed = [{side: _place_of(pair[side], time) for side in LETTERS} for pair in pairs]
     if not any(at is not None for pair in placed for at in pair.values()):
-        return empty(NONE_REACHED if pairs else NO_PAIR, rows)
+        return draw.empty(NONE_REACHED if pairs else NO_PAIR, rows)
     joined = [
         (pair[side], place) if side else (None, None)
         for place, pair in enumerate(placed)
@@ -198,15 +181,17 @@ def head_to_head_chart(pairs: Sequence[View], time: TimeFormat = SECONDS) -> Cha
         for side in (*LETTERS, None)
     ]
     seconds, places = [x for x, _ in joined], [y for _, y in joined]
-    joins = line("pair", seconds, places, "front", width=1.25, opacity=0.5)
+    joins = draw.line("pair", seconds, places, "front", width=1.25, opacity=0.5)
     first = placed[0]
     is_left = (first["challenger"] or 0) < (first["holder"] or 0)
     shift = -16 if is_left else 16  # A letter stands outside of its pair.
-    return chart(
+    return draw.chart(
         [joins, *(_dots([pair[side] for pair in placed], side) for side in LETTERS)],
         rows,
-        xaxis=axis(f"Time to accuracy ({time.word})" if by_time else time.title, showgrid=True),
-        yaxis=axis(
+        xaxis=draw.axis(
+            f"Time to accuracy ({time.word})" if by_time else time.title, showgrid=True
+        ),
+        yaxis=draw.axis(
             "",
             tickvals=list(range(len(pairs))),
             ticktext=[str(pair["number"]) for pair in pairs],
@@ -253,7 +238,7 @@ def _pair_row(pair: View, time: TimeFormat) -> Row:
 
 def _dots(figures: Sequence[float | None], side: Side) -> Trace:
     reached = [(at, place) for place, at in enumerate(figures) if at is not None]
-    return dots(
+    return draw.dots(
         LETTERS[side],
         [at for at, _ in reached],
         [place for _, place in reached],
@@ -275,9 +260,9 @@ def calibration_chart(sizes: Sequence[View], runs: Sequence[View], target: View)
         views.append({"name": view, "label": view, "title": "Evaluation"})
         places = [point["index"] for point in points]
         own = [run["quality"] for run in runs if run["batch_size"] == size["batch_size"]]
-        traces += band_traces(points, places, view=view)
+        traces += draw.band_traces(points, places, view=view)
         traces += [
-            line(
+            draw.line(
                 "a run",
                 range(1, len(curve) + 1),
                 curve,
@@ -294,7 +279,7 @@ def calibration_chart(sizes: Sequence[View], runs: Sequence[View], target: View)
         if points:
             means, hover = [point["mean"] for point in points], "%{y:.5~g}<extra>mean</extra>"
             look: dict[str, Any] = {"width": 2.5, "line": {"dash": "dot"}, "meta": {"view": view}}
-            traces.append(line("mean", places, means, 1, hover=hover, **look))
+            traces.append(draw.line("mean", places, means, 1, hover=hover, **look))
         rows += [
             Row(
                 (
@@ -305,12 +290,14 @@ def calibration_chart(sizes: Sequence[View], runs: Sequence[View], target: View)
             )
             for point in points
         ]
-    return chart(
+    return draw.chart(
         traces,
-        table(rows, figures=("Batch size", "Evaluation", "Mean", "Lower limit", "Upper limit")),
-        xaxis=axis("Evaluation"),
-        yaxis=quality_axis(target),
-        shapes=target_lines(target),
+        draw.table(
+            rows, figures=("Batch size", "Evaluation", "Mean", "Lower limit", "Upper limit")
+        ),
+        xaxis=draw.axis("Evaluation"),
+        yaxis=draw.quality_axis(target),
+        shapes=draw.target_lines(target),
         height=420,
         meta={"views": views},
     )
@@ -346,14 +333,14 @@ def convergence_chart(convergence: View) -> Chart:
     ]
     used = [*zip(points, uses, strict=True), *((point, adopted) for point in measured)]
     figures = ("Batch size", f"Mean ({unit})", "Standard deviation", "Least allowed")
-    rows = table(
+    rows = draw.table(
         (_point_row(point, use, convergence["allowance"]) for point, use in used),
         "Use",
         figures=figures,
     )
     every = [*points, *measured, *places]
     if not every:
-        return empty(NOT_MEASURED, rows)
+        return draw.empty(NOT_MEASURED, rows)
     groups: dict[str, tuple[Sequence[View], str, str | int]] = {
         "reference point": ([p for p in points if not p["pruned"]], "square", "front"),
         "pruned point": ([p for p in points if p["pruned"]], "square-open", "front"),
@@ -371,11 +358,11 @@ def convergence_chart(convergence: View) -> Chart:
         links = [f"/submissions/{place['id']}" for place in group]
         name = f"submission, {words}"
         traces += _sized_dots(name, group, texts, symbol, colour, customdata=links)
-    return chart(
+    return draw.chart(
         traces,
         rows,
-        xaxis=axis("Global batch size", [item["batch_size"] for item in every]),
-        yaxis=axis(f"{unit.capitalize()} to converge", [item["mean"] for item in every]),
+        xaxis=draw.axis("Global batch size", [item["batch_size"] for item in every]),
+        yaxis=draw.axis(f"{unit.capitalize()} to converge", [item["mean"] for item in every]),
         height=460,
     )
 
@@ -393,8 +380,8 @@ def _limits(convergence: View) -> list[Trace]:
     limits = [point["lowest"] - allowance for point in held]
     sizes, means = [p["batch_size"] for p in envelope], [p["mean"] for p in envelope]
     lines = [
-        line("reference mean", sizes, means, "front"),
-        line(
+        draw.line("reference mean", sizes, means, "front"),
+        draw.line(
             f"least {convergence['unit']} allowed",
             [point["batch_size"] for point in held],
             limits,
@@ -417,9 +404,9 @@ def _sized_dots(
     sizes, means = [p["batch_size"] for p in places], [p["mean"] for p in places]
     hover = "%{text}<br>batch size %{x:,}<extra></extra>"
     look: dict[str, Any] = {"symbol": symbol, "size": 10, "hover": hover, "text": list(texts)}
-    return [dots(name, sizes, means, paint, **look, **more)] if places else []
+    return [draw.dots(name, sizes, means, paint, **look, **more)] if places else []
 
 
 def _submission_text(place: View, unit: str) -> str:
     figure = f"{place['mean']:,.6g} {unit}" + (", normalised" if place["normalised"] else "")
-    return "<br>".join((plain(hardware(place), longest=60), label(byline(place)), figure))
+    return "<br>".join((draw.plain(hardware(place), longest=60), draw.label(byline(place)), figure))

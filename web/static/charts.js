@@ -3,7 +3,7 @@
 (() => {
   const { plotly, plotlyStyles } = document.currentScript.dataset;
   const narrow = matchMedia("(max-width: 640px)");
-  const NARROW_TICK = 15, NARROW_NAME = 30;
+  const NARROW_TICK = 15;
   let loading = null;
 
   // The page's policy forbids style elements. Plotly looks for its own by id and writes its rules
@@ -58,11 +58,10 @@
       ...trace.marker, color: shade, line: { ...trace.marker.line, color: shade },
     };
     const bars = trace.error_y && { error_y: { ...trace.error_y, color: shade } };
-    const name = narrow.matches ? short(trace.name, NARROW_NAME) : trace.name;
     // Names beside points need room that a phone has not.
     const mode = narrow.matches ? trace.mode?.replace("+text", "") : trace.mode;
     const textfont = { color: colour("ink"), size: 14 };
-    return { ...trace, ...bars, name, mode, textfont, line: { ...trace.line, color: shade }, ...(marker && { marker }) };
+    return { ...trace, ...bars, mode, textfont, line: { ...trace.line, color: shade }, ...(marker && { marker }) };
   };
 
   const short = (text, most) => text?.length > most ? `${text.slice(0, most - 1)}…` : text;
@@ -71,12 +70,13 @@
     zeroline: false, ...axis, gridcolor: colour("grid"), zerolinecolor: colour("line"), linecolor: colour("edge"),
     tickcolor: colour("edge"), tickfont: { color: colour("soft") },
     title: { ...axis?.title, font: { color: colour("soft"), size: 14 } },
-    ...(narrow.matches && axis?.ticktext && { ticktext: axis.ticktext.map((text) => short(text, NARROW_TICK)) }),
+    ...(narrow.matches && axis?.ticktext && { ticktext: axis.ticktext.map((text) => text.match(/^\d+\./)?.[0] ?? short(text, NARROW_TICK)) }),
   });
 
   // On a narrow page the legend has up to a line for every name; the plot keeps its height.
   const heightOf = (layout, data) => {
-    const names = data.filter((trace) => trace.visible !== false && trace.showlegend !== false).length;
+    const named = data.filter((trace) => trace.visible !== false && trace.showlegend !== false);
+    const names = named.reduce((lines, { name = "" }) => lines + name.split("<br>").length, 0);
     return layout.height + (narrow.matches ? 19 * Math.max(names - 2, 0) : 0);
   };
 
