@@ -16,10 +16,7 @@ from torch.nn.modules.module import (
     register_module_forward_hook,
     register_module_forward_pre_hook,
 )
-from torch.optim.optimizer import (
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
+from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils._pytree import tree_leaves
 
@@ -103,12 +100,11 @@ class StepWatch:
             engine = torch.autograd.Variable._execution_engine
             engine.queue_callback(lambda: self._switch("optimizer"))
 
-    def _before_optimiser(self, optimiser: Any, *_: Any) -> None:
-        if self._part is not None and self.optimiser is None:
-            self.optimiser = optimiser
-
     def _after_optimiser(self, optimiser: Any, *_: Any) -> None:
-        if self._part is None or optimiser is not self.optimiser:
+        if self._part is None:
+            return
+        self.optimiser = self.optimiser or optimiser
+        if optimiser is not self.optimiser:
             return
         self._switch(None)
         self.step_seconds.append(time.perf_counter() - self._begun)
@@ -131,7 +127,6 @@ class StepWatch:
         hooks = (
             register_module_forward_pre_hook(self._before_module),
             register_module_forward_hook(self._after_module),
-            register_optimizer_step_pre_hook(self._before_optimiser),
             register_optimizer_step_post_hook(self._after_optimiser),
         )
         try:

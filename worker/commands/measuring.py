@@ -178,17 +178,20 @@ def table_of(rows: Sequence[Result], words: Mapping[str, str], figures: Columns)
     table = make_table(*words, *right, right=("batch", "n", *right))
     for row in rows:
         table.add_row(
-            *(str(_field(row, path)) for path in words.values()),
-            *(figure_text(_field(row, path), unit, scale) for _, path, scale, unit in figures),
+            *(str(field_of(row, path)) for path in words.values()),
+            *(figure_text(field_of(row, path), unit, scale) for _, path, scale, unit in figures),
         )
     return table
 
 
-def _field(row: Any, path: str) -> Any:
+def field_of(row: Any, path: str) -> Any:
+    """A value by its dotted path. None where a part of it is absent."""
     for name in path.split("."):
         row = row and row[name]
     return row
 
 
-def figure_text(value: float | None, unit: str = "", scale: float = 1) -> str:
+def figure_text(value: float | str | None, unit: str = "", scale: float = 1) -> str:
+    if isinstance(value, str):
+        return value
     return ABSENT if value is None else f"{value * scale:.4g}{unit}"

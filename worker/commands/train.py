@@ -2,7 +2,7 @@
 
 import csv as csv_files
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
@@ -17,7 +17,7 @@ from finishline.cli.errors import CliError, UsageError
 from finishline.cli.options import BenchmarksDir
 from finishline.cli.processes import read_settings
 from finishline.cli.screen import Screen
-from finishline.cli.tables import ABSENT, FittingTable, make_table
+from finishline.cli.tables import FittingTable, make_table
 from finishline.devices import choose_device
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.measurements import ModelWork
@@ -44,6 +44,7 @@ from worker.commands.measuring import (
     check_spec,
     describe_machine,
     distribution,
+    field_of,
     figure_text,
     measure_peaks,
     prepare,
@@ -315,52 +316,32 @@ MODEL: Columns = (
 )
 
 
+REFERENCE: Columns = (
+    ("training", "training.items_per_second", 1, " samples/s"),
+    ("training, slowest round", "training.slowest", 1, " samples/s"),
+    ("inference", "inference.items_per_second", 1, " items/s"),
+    ("inference, slowest round", "inference.slowest", 1, " items/s"),
+    ("time to target, steps alone", "to_target.training_seconds", 1, " s"),
+    ("epochs to target", "to_target.epochs", 1, ""),
+    ("samples per joule", "telemetry.samples_per_joule", 1, ""),
+    ("power, mean", "telemetry.power_mean_watts", 1, " W"),
+    ("memory, peak", "telemetry.memory_peak_bytes", 1 / MIB, " MiB"),
+    ("accelerator memory, peak", "telemetry.accelerator_memory_peak_bytes", 1 / MIB, " MiB"),
+    ("narrowest precision", "precision.lowest", 1, ""),
+    ("work per step", "work.step_flops", 1 / GIGA, " GFLOP"),
+    ("work per second", "roofline.achieved_flops", 1 / GIGA, " GFLOP/s"),
+    ("utilisation (MFU)", "roofline.utilisation", 100, " %"),
+    ("arithmetic intensity", "roofline.intensity", 1, " FLOP/byte"),
+    ("bound by", "roofline.bound", 1, ""),
+)
+
+
 def reference_table(result: Result) -> FittingTable:
     table = make_table("measure", "figure", "note", right=("figure",))
-    for row in (*_speed(result), *_sensors(result["telemetry"]), *_work(result)):
-        table.add_row(*row)
+    for name, path, scale, unit in REFERENCE:
+        table.add_row(name, figure_text(field_of(result, path), unit, scale), "")
     _add_peaks(table, result["roofs"])
     return table
-
-
-Row = tuple[str, str, str]
-
-
-def _speed(result: Result) -> Iterator[Row]:
-    for name, items in (("training", "samples"), ("inference", "items")):
-        found = result[name]
-        rounds = f"rounds from {found['slowest']:.4g} to {found['fastest']:.4g}"
-        note = f"batches of {found['items_per_call']}; {rounds}"
-        yield name, figure_text(found["items_per_second"], f" {items}/s"), note
-    target = result["to_target"] or {}
-    note = "no reference runs at this batch size"
-    if target:
-        note = f"{target['epochs']:.2f} epochs of {target['epoch_seconds']:.4g} s, steps alone"
-    yield "time to target", figure_text(target.get("training_seconds"), " s"), note
-
-
-def _sensors(sensors: Result) -> Iterator[Row]:
-    source = sensors["energy_source"] or "no energy counter can be read"
-    yield "samples per joule", figure_text(sensors["samples_per_joule"]), source
-    yield "power, mean", figure_text(sensors["power_mean_watts"], " W"), "of the accelerators"
-    for which in ("", "accelerator "):
-        peak = sensors[f"{which.replace(' ', '_')}memory_peak_bytes"]
-        note = "of the training process"
-        yield f"{which}memory, peak", figure_text(peak, " MiB", 1 / MIB), note
-
-
-def _work(result: Result) -> Iterator[Row]:
-    audit, work, point = result["precision"], result["work"], result["roofline"]
-    if audit is not None:
-        yield "precision", audit["lowest"] or ABSENT, f"narrowest type used in {audit['scope']}"
-    if work is not None:
-        note = f"matmuls and convolutions of {work['batch_size']} samples"
-        yield "work per step", figure_text(work["step_flops"], " GFLOP", 1 / GIGA), note
-    if point is not None:
-        note = f"{figure_text(point['achieved_flops'], ' GFLOP/s', 1 / GIGA)} of the best peak"
-        yield "utilisation (MFU)", figure_text(point["utilisation"], " %", 100), note
-        note = f"bound by {point['bound']}" if point["bound"] else "no measured peak to compare"
-        yield "arithmetic intensity", figure_text(point["intensity"], " FLOP/byte"), note
 
 
 def _add_peaks(table: FittingTable, peaks: Mapping[str, Any]) -> None:
