@@ -3,13 +3,12 @@
 import logging
 import sys
 import time
-from functools import partial
 from pathlib import Path
 
 from finishline.devices import choose_device, find_devices
 from finishline.rules.errors import RuleError
 from finishline.rules.verification.messages import Failure, WorkerSystem
-from worker.child_process import Host, measure_apart
+from worker.child_process import Host
 from worker.entries import box_word
 from worker.group import Meeting
 from worker.hosts import JOIN_SECONDS, Arrival, follow, meet
@@ -79,8 +78,6 @@ def work(
     box = box_word(host=host, off=_why_no_packages(settings, host))
     log.info("entries: %s", box.entries if box.why is None else f"{box.entries}: {box.why}")
     guard_stop(state)
-    measure = partial(measure_apart, stop=lambda: state.stopping)
-    gently = partial(measure_apart, stop=lambda: state.stopping or state.busy, niceness=19)
     with (
         WorkerLink(settings.server_url, token=token) as server,
         HelloThread(server, system, state, box=box, polls=broker is None) as hello,
@@ -88,12 +85,9 @@ def work(
             server,
             system,
             state,
-            device=host.device,
-            data_dir=host.data_dir,
+            host,
             surroundings=describe_surroundings(host.device, image_digest=settings.image_digest),
             extent=settings.measure,
-            measure=measure,
-            measure_gently=gently,
         ) as checks,
     ):
         if state.refused is not None:

@@ -14,7 +14,7 @@ from finishline.rules.errors import RuleError
 from finishline.rules.measurements import ProbeAnswer
 from tests.support.processes import wait_for
 from worker.bench.kernels import BF16, FP32, TF32, types_of
-from worker.child_process import measure_apart
+from worker.child_process import Host, measure_apart
 from worker.machine import peak as roofs
 from worker.machine.canary import canary_gflops
 from worker.machine.clock import time_calls
@@ -59,8 +59,9 @@ class Measurements:
         self.answers = {"worker.machine.canary": CANARY, "worker.machine.peak": ROOFS}
         self.orders = []
 
-    def __call__(self, module, orders, limit_seconds):
+    def __call__(self, module, orders, limit_seconds, *, stop, niceness=0):
         self.orders.append((module, dict(orders)))
+        self.niceness = niceness
         return self.answers[module]
 
 
@@ -89,11 +90,9 @@ def self_check(server, measure, system, state):
             server,
             system,
             state,
-            device=device,
-            data_dir=Path("unused"),
+            Host(device=device, data_dir=Path("unused")),
             surroundings={"kernel": "6.1"},
-            measure=measure,
-            **settings,
+            **({"measure": measure} | settings),
         )
 
     return make
@@ -201,7 +200,7 @@ def test_a_roof_that_nobody_wants_or_that_fails_is_not_told(self_check, server, 
 
 
 def test_a_quiet_worker_measures_its_roofs_once(self_check, server, measure):
-    with self_check(extent="roofs", quiet_seconds=0.0, measure_gently=measure) as check:
+    with self_check(extent="roofs", quiet_seconds=0.0) as check:
         wait_until(lambda: server.probes)
         check._measure_in_background()
     (told,) = server.probes
@@ -209,17 +208,18 @@ def test_a_quiet_worker_measures_its_roofs_once(self_check, server, measure):
     assert set(told.figures) == set(ROOFS["figures"])
     assert told.host["kernel"] == "6.1"
     assert [module for module, _ in measure.orders] == ["worker.machine.peak"]
+    assert measure.niceness == 19
 
 
 def test_a_measurement_gives_way_to_an_attempt_and_is_made_after_it(
     self_check, server, measure, state
 ):
-    def broken_off(module, orders, limit_seconds):
-        measure(module, orders, limit_seconds)
+    def broken_off(*order, stop, niceness):
+        measure(*order, stop=stop)
         state.busy = len(measure.orders) == 1
-        return None if state.busy else ROOFS
+        return None if stop() else ROOFS
 
-    with self_check(extent="roofs", quiet_seconds=0.0, measure_gently=broken_off):
+    with self_check(extent="roofs", quiet_seconds=0.0, measure=broken_off):
         wait_until(lambda: state.busy)
         assert server.probes == []
         state.busy = False

@@ -4,9 +4,9 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Literal, Self, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
@@ -23,7 +23,7 @@ from finishline.rules.measurements import (
     WorkerProbe,
 )
 from finishline.rules.verification.messages import ReplayJob, WorkerSystem
-from worker.child_process import Measure, measure_apart
+from worker.child_process import Host, Measure, measure_apart
 from worker.events import Answer
 from worker.link import WorkerLink
 from worker.state import WorkerState
@@ -75,7 +75,8 @@ class SelfCheck:
     Entered, it starts a thread. With `extent` "all" the thread probes the roofs and later measures
     a worker that is out again, once a minute. With "roofs" there are no canaries around attempts:
     the thread measures one as the roof of the hardware class if the server wants it, and the
-    roofs once the worker was without an attempt for a while, by `measure_gently`.
+    roofs once the worker was without an attempt for a while. An attempt breaks these off, and they
+    leave the processor to others.
     """
 
     def __init__(
@@ -83,25 +84,24 @@ class SelfCheck:
         server: WorkerLink,
         system: WorkerSystem,
         state: WorkerState,
+        host: Host,
         *,
-        device: str,
-        data_dir: Path,
         surroundings: Mapping[str, str | None],
         extent: Extent = "all",
-        measure: Measure = measure_apart,
-        measure_gently: Measure = measure_apart,
+        measure: Callable[..., Answer | None] = measure_apart,
         recheck_seconds: float = RECHECK_SECONDS,
         quiet_seconds: float = QUIET_SECONDS,
     ) -> None:
         self._server = server
         self._system = system
         self._state = state
-        self._device = device
-        self._data_dir = data_dir
+        self._host = host
         self._surroundings = dict(surroundings)
         self._extent = extent
-        self._measure = measure
-        self._measure_gently = measure_gently
+        self._measure: Measure = partial(measure, stop=lambda: state.stopping)
+        self._measure_gently: Measure = partial(
+            measure, stop=lambda: state.stopping or state.busy, niceness=19
+        )
         self._quiet_seconds = quiet_seconds
         self._one_at_a_time = threading.Lock()
         self._is_out = False
@@ -152,8 +152,8 @@ class SelfCheck:
             "reference": wanted.package,
             "hyperparameters": wanted.settings,
             "precision": wanted.precision,
-            "device": self._device,
-            "data_dir": str(self._data_dir),
+            "device": self._host.device,
+            "data_dir": str(self._host.data_dir),
             "threads": self._system.threads,
         }
         key = json.dumps(orders, sort_keys=True)
@@ -210,7 +210,7 @@ class SelfCheck:
         return checked
 
     def _canary(self) -> Canary | None:
-        if not self._device.startswith("cuda"):
+        if not self._host.device.startswith("cuda"):
             return _read(self._measure("worker.machine.canary", {}, START_SECONDS), Canary)
         answer = self._peaks(self._measure, only=CANARY_FIGURES)
         figures = _read(answer.get("figures"), dict[str, Figure]) or {}
@@ -233,7 +233,7 @@ class SelfCheck:
         )
 
     def _peaks(self, measure: Measure, **more: object) -> Answer:
-        orders = {"device": self._device, "limit_seconds": PROBE_LIMIT_SECONDS} | more
+        orders = {"device": self._host.device, "limit_seconds": PROBE_LIMIT_SECONDS} | more
         return measure("worker.machine.peak", orders, PROBE_LIMIT_SECONDS + START_SECONDS) or {}
 
     def _tell(self, probe: WorkerProbe) -> ProbeAnswer | None:
