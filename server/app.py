@@ -21,15 +21,16 @@ from server.base.board_versions import VersionReader
 from server.base.broker import Broker
 from server.base.database import Database
 from server.base.error_answers import ERROR_ANSWERS, add_error_handlers
-from server.base.middleware import HeadAnswers, JsonTwins, OpenToPages, SecurityHeaders
-from server.base.places import VERSION
-from server.base.request_context import (
+from server.base.http import (
     SAFE_ID,
+    HeadAnswers,
     InContext,
+    JsonTwins,
     RequestMetrics,
     configure_logging,
     write_access_line,
 )
+from server.base.places import VERSION
 from server.base.schema import require_current_schema
 from server.base.services import OfferedBenchmarks, Services
 from server.base.settings import Settings, get_settings
@@ -137,13 +138,14 @@ class FinishlineApp(FastAPI):
         """The whole application, observed, behind the cache where everybody reads."""
         services: Services = self.state.services
         metrics = services.of(RequestMetrics)
-        app = observed(super().build_middleware_stack(), metrics)
-        if services.settings.reads == "members":
+        private = services.settings.reads == "members"
+        app = observed(super().build_middleware_stack(), metrics, private=private)
+        if private:
             return app  # The cache looks at no token.
         return BoardCache(app, services.of(VersionReader), metrics)
 
 
-def observed(app: ASGIApp, metrics: RequestMetrics) -> ASGIApp:
+def observed(app: ASGIApp, metrics: RequestMetrics, *, private: bool = False) -> ASGIApp:
     """An application with an id for each request, which is counted, timed and logged.
 
     A proxy or a client may give the id.
@@ -151,11 +153,11 @@ def observed(app: ASGIApp, metrics: RequestMetrics) -> ASGIApp:
     instrumented = PrometheusInstrumentatorMiddleware(
         app,
         should_group_status_codes=False,
-        instrumentations=[*metrics.instrumentations, write_access_line],
+        instrumentations=[metrics.observe, write_access_line],
         registry=metrics.registry,
     )
     return CorrelationIdMiddleware(
-        OpenToPages(InContext(instrumented)),
+        InContext(instrumented, private=private),
         generator=lambda: os.urandom(8).hex(),
         validator=lambda sent: SAFE_ID.fullmatch(sent) is not None,
     )
@@ -236,7 +238,6 @@ def create_app(
         metrics.quota_refusals.labels(measure)
     app.add_middleware(Limits, settings=settings, metrics=metrics)
     app.add_middleware(Sessions, key=session_secret, settings=settings)
-    app.add_middleware(SecurityHeaders, private=settings.reads == "members")
     app.add_middleware(HeadAnswers)
     app.add_middleware(JsonTwins, routes=[each for one in FEATURES for each in one.router.routes])
     return app

@@ -13,7 +13,6 @@ from typing import Any, TypeVar, cast
 import orjson
 from sqlalchemy import (
     Connection,
-    Engine,
     ExceptionContext,
     NullPool,
     create_engine,
@@ -97,45 +96,36 @@ class Database:
         It raises an OperationalError then. SQLite has a time of its own, of ten seconds.
         """
         self.url = make_url(url)
-        self._lock_seconds = lock_seconds
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self._turn = Lock() if self.is_sqlite else nullcontext()
-        if self.is_sqlite and self.url.database and not self.url.database.startswith("file:"):
-            Path(self.url.database).parent.mkdir(parents=True, exist_ok=True)
         # Whether PostgreSQL has refused a write for want of room, until somebody finds room again.
         self.was_full = False
         # Objects of the rooms that belong to this database. Every session finds them.
         self.state = RoomState()
         self._served: int | None = None
-        self.engine = self._make_engine()
-
-    def _make_engine(self) -> Engine:
-        options: dict[str, Any] = {
-            "json_serializer": to_json,
-            "json_deserializer": orjson.loads,
-        }
+        options: dict[str, Any] = {"json_serializer": to_json, "json_deserializer": orjson.loads}
         if self.is_sqlite:
             options["connect_args"] = {
                 "check_same_thread": False,
                 "timeout": 10.0,
                 "cached_statements": KEPT_STATEMENTS,
             }
-            if self.url.database not in (None, "", ":memory:"):  # In memory there is no such pool.
+            if (path := self._file()) is not None:  # In memory there is no such pool.
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
                 options |= {"pool_size": 20, "max_overflow": 25} | LAST_USED_FIRST
         else:
             # As many as requests are worked at: a worker's post does not wait for a reader's.
             options |= {"pool_size": 10, "max_overflow": 35} | LAST_USED_FIRST
             options["connect_args"] = {"connect_timeout": CONNECT_SECONDS}
             options["pool_pre_ping"] = True
-        engine = create_engine(self.url, **options)
+        self.engine = create_engine(self.url, **options)
         if self.is_sqlite:
-            event.listen(engine, "connect", _prepare_sqlite)
-            event.listen(engine, "begin", _begin_sqlite)
+            event.listen(self.engine, "connect", _prepare_sqlite)
+            event.listen(self.engine, "begin", _begin_sqlite)
         else:
-            if self._lock_seconds is not None:
-                event.listen(engine, "connect", partial(_bound_locks, self._lock_seconds))
-            event.listen(engine, "handle_error", self._note_full)
-        return engine
+            if lock_seconds is not None:
+                event.listen(self.engine, "connect", partial(_bound_locks, lock_seconds))
+            event.listen(self.engine, "handle_error", self._note_full)
 
     def _note_full(self, context: ExceptionContext) -> None:
         if getattr(context.original_exception, "sqlstate", None) == DISK_FULL:

@@ -15,12 +15,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from sqlalchemy.exc import (
     DataError,
-    DBAPIError,
     InterfaceError,
     InternalError,
     OperationalError,
     ProgrammingError,
-    SQLAlchemyError,
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from starlette.datastructures import Headers
@@ -30,18 +28,27 @@ from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
 from finishline.rules.errors import RuleError
-from server.base.errors import ServerError, UsedUpError, problem, problem_of
+from server.base.errors import (
+    ContentError,
+    HttpError,
+    ServerError,
+    UnavailableError,
+    UsedUpError,
+    problem,
+    problem_of,
+)
+from server.base.http import RequestMetrics, current
 from server.base.paging import CURSOR_PATTERN
-from server.base.request_context import RequestMetrics, current
 from server.base.services import services_of
 from web.render import render
 
 log = logging.getLogger(__name__)
 
-RETRY_SECONDS = 1
 SPREAD_SECONDS = 8
 # Somebody has to make room first.
 FULL_DISK_RETRY_SECONDS = 60
+OUT_OF_REACH = (OperationalError, InterfaceError, PoolTimeoutError)
+OF_THE_DATABASE = (*OUT_OF_REACH, DataError, InternalError, ProgrammingError)
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 POSTGRESQL_FULL = "53100"
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -63,13 +70,6 @@ PATTERNS = {
     NAME_PATTERN: "letters, digits, spaces and . @ _ -, with no dot in front",
     DISPLAY_PATTERN: "letters, digits, spaces and . ' ’ , - _, with a letter or digit in front",
 }
-
-
-def _is_full(cause: object) -> bool:
-    """Whether a database says that its disk is full."""
-    sqlite_code: int | None = getattr(cause, "sqlite_errorcode", None)
-    sqlstate: str | None = getattr(cause, "sqlstate", None)
-    return sqlite_code == sqlite3.SQLITE_FULL or sqlstate == POSTGRESQL_FULL
 
 
 def _optional(kind: str) -> dict[str, Any]:
@@ -149,91 +149,55 @@ def _name_of(place: Sequence[int | str]) -> str:
 
 def add_error_handlers(app: FastAPI) -> None:
     """Answer every error as problem+json (RFC 9457), or as a page where a browser asked."""
+    libraries = (RuleError, RequestValidationError, HTTPException, ClientDisconnect, OSError)
+    for kind in (ServerError, *libraries, *OF_THE_DATABASE, Exception):
+        app.add_exception_handler(kind, _answer_error)
 
-    @app.exception_handler(ServerError)
-    def _server_error(request: Request, error: ServerError) -> Response:
-        headers = None
-        if error.retry_seconds is not None:
-            headers = {"Retry-After": str(error.retry_seconds)}
-        if error.status >= 500:
-            log.error("%s cannot be served: %s", request.url.path, error)
-        if isinstance(error, UsedUpError):
-            services_of(request).of(RequestMetrics).quota_refusals.labels(error.measure).inc()
-        words = error.title, error.detail, error.problems
-        return answer(request, error.status, *words, headers, hint=error.hint)
 
-    @app.exception_handler(RuleError)
-    def _rule_error(request: Request, error: RuleError) -> Response:
-        problems = [problem_of(problem) for problem in error.problems]
-        return answer(request, 422, "Refused", str(error), problems)
-
-    @app.exception_handler(RequestValidationError)
-    def _invalid_request(request: Request, error: RequestValidationError) -> Response:
-        problems = [
-            problem(_name_of(item["loc"]), message_of(item), None) for item in error.errors()
-        ]
-        first = problems[0]
-        return answer(request, 422, "Refused", f"{first['field']}: {first['message']}", problems)
-
-    @app.exception_handler(HTTPException)
-    def _http_error(request: Request, error: HTTPException) -> Response:
-        headers = dict(error.headers) if error.headers else None
-        if error.status_code == HTTPStatus.NOT_FOUND and (to := _moved_to(request.url.path)):
-            detail = "This address moved."
-            return answer(request, 410, "Gone", detail, [], headers, hint=f"Use {to}.")
-        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-            headers = {"Allow": ", ".join(_methods_of(request))}
-        title = HTTPStatus(error.status_code).phrase
-        detail = _sentence(error, request, headers)
-        return answer(request, error.status_code, title, detail, [], headers)
-
-    @app.exception_handler(DataError)
-    def _unstorable(request: Request, error: DataError) -> Response:
-        log.warning("a value of %s cannot be stored: %s", request.url.path, error.orig)
-        detail = "A value is too long, too large, or holds a character that cannot be stored."
-        return answer(request, 422, "Refused", detail, [])
-
-    @app.exception_handler(OperationalError)
-    @app.exception_handler(InterfaceError)
-    @app.exception_handler(PoolTimeoutError)
-    def _no_database(request: Request, error: SQLAlchemyError) -> Response:
-        cause = getattr(error, "orig", error)
-        if _is_full(cause):
-            return _no_room(request, error)
-        log.error("the database did not answer %s: %s", request.url.path, cause)
-        detail = "The database is unavailable; nothing of this request was stored. Try again."
-        retry = {"Retry-After": str(RETRY_SECONDS)}
-        return answer(request, 503, "Service unavailable", detail, [], retry)
-
-    @app.exception_handler(InternalError)
-    @app.exception_handler(ProgrammingError)
-    def _database_not_as_needed(request: Request, error: DBAPIError) -> Response:
-        if getattr(error.orig, "sqlstate", None) not in NOT_AS_NEEDED:
-            return _unforeseen(request, error)
-        return _no_database(request, error)
-
-    @app.exception_handler(OSError)
-    def _no_space(request: Request, error: OSError) -> Response:
-        if error.errno not in DISK_FULL:
-            return _unforeseen(request, error)
-        return _no_room(request, error)
-
-    def _no_room(request: Request, error: Exception) -> Response:
-        log.error("no room for %s: %s", request.url.path, error)
-        detail = "The server's disk is full; nothing of this request was stored. Try again later."
-        retry = {"Retry-After": str(FULL_DISK_RETRY_SECONDS)}
-        return answer(request, 507, "Insufficient storage", detail, [], retry)
-
-    @app.exception_handler(ClientDisconnect)
-    def _gone(request: Request, _error: ClientDisconnect) -> Response:
-        return answer(request, 400, "Bad Request", "The request ended before its body did.", [])
-
-    @app.exception_handler(Exception)
-    def _unforeseen(request: Request, error: Exception) -> Response:
-        log.error("unforeseen error at %s", request.url.path, exc_info=error)
+def _answer_error(request: Request, found: Exception) -> Response:
+    error = _meaning(request, found)
+    if error is None:
+        log.error("unforeseen error at %s", request.url.path, exc_info=found)
         current().is_told = True
-        detail = "Internal error; see the server's log. Nothing of this request was stored."
-        return answer(request, 500, "Internal error", detail, [])
+        error = ServerError(
+            "Internal error; see the server's log. Nothing of this request was stored."
+        )
+    elif error.status >= 500:
+        log.error("%s cannot be served: %s", request.url.path, error)
+    if isinstance(error, UsedUpError):
+        services_of(request).of(RequestMetrics).quota_refusals.labels(error.measure).inc()
+    return answer(request, error)
+
+
+def _meaning(request: Request, error: Exception) -> ServerError | None:
+    """The error of ours to answer. None for an unforeseen one."""
+    if isinstance(error, ServerError):
+        return error
+    if isinstance(error, RuleError):
+        return ContentError(str(error), problems=[problem_of(each) for each in error.problems])
+    if isinstance(error, RequestValidationError):
+        wrong = [problem(_name_of(each["loc"]), message_of(each), None) for each in error.errors()]
+        return ContentError(f"{wrong[0]['field']}: {wrong[0]['message']}", problems=wrong)
+    if isinstance(error, HTTPException):
+        return _of_framework(request, error)
+    if isinstance(error, ClientDisconnect):
+        return HttpError(400, "The request ended before its body did.")
+    cause = getattr(error, "orig", error)
+    sqlstate = getattr(cause, "sqlstate", None)
+    is_full = sqlstate == POSTGRESQL_FULL or getattr(error, "errno", None) in DISK_FULL
+    if is_full or getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+        told = "The server's disk is full; nothing of this request was stored. Try again later."
+        retry = {"Retry-After": str(FULL_DISK_RETRY_SECONDS)}
+        return HttpError(507, told, headers=retry, cause=cause)
+    if isinstance(error, DataError):
+        log.warning("a value of %s cannot be stored: %s", request.url.path, cause)
+        return ContentError(
+            "A value is too long, too large, or holds a character that cannot be stored."
+        )
+    if isinstance(error, OUT_OF_REACH) or sqlstate in NOT_AS_NEEDED:
+        told = "The database is unavailable; nothing of this request was stored. Try again."
+        return UnavailableError(told, cause=cause)
+    return None
 
 
 # Addresses of the API that moved, and where to.
@@ -256,58 +220,57 @@ def _moved_to(path: str) -> str | None:
     return None if below == path else next(found, None)
 
 
-def _sentence(error: HTTPException, request: Request, headers: Mapping[str, str] | None) -> str:
-    """The framework's own errors as sentences. Those of others as they are."""
-    if error.detail != HTTPStatus(error.status_code).phrase:
-        return BODY_ERRORS.get(error.detail, str(error.detail))
-    if error.status_code == HTTPStatus.NOT_FOUND:
-        in_api = request.url.path.startswith("/api/")
-        more = " /docs/http-api lists those of the API." if in_api else ""
-        return f"There is nothing at this address.{more}"
-    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
-        return f"This address takes another method: {(headers or {}).get('Allow') or 'none'}."
-    return str(error.detail)
+def _of_framework(request: Request, error: HTTPException) -> HttpError:
+    """An error of the framework, with a sentence where it has none."""
+    status, detail, path = error.status_code, str(error.detail), request.url.path
+    headers = dict(error.headers or {})
+    if status == HTTPStatus.NOT_FOUND and (to := _moved_to(path)):
+        return HttpError(410, "This address moved.", headers=headers, hint=f"Use {to}.")
+    if status == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers = {"Allow": ", ".join(_methods_of(request))}
+    if detail != HTTPStatus(status).phrase:
+        detail = BODY_ERRORS.get(detail, detail)
+    elif status == HTTPStatus.NOT_FOUND:
+        more = " /docs/http-api lists those of the API." if path.startswith("/api/") else ""
+        detail = f"There is nothing at this address.{more}"
+    elif status == HTTPStatus.METHOD_NOT_ALLOWED:
+        detail = f"This address takes another method: {headers['Allow'] or 'none'}."
+    return HttpError(status, detail, headers=headers)
 
 
 def _methods_of(request: Request) -> list[str]:
     """The methods that the address asked for has, in whichever routes."""
-    routes = request.app.routes
+    scopes = {method: {**request.scope, "method": method} for method in METHODS}
     return [
         method
-        for method in METHODS
-        if any(
-            route.matches({**request.scope, "method": method})[0] is Match.FULL for route in routes
-        )
+        for method, scope in scopes.items()
+        if any(route.matches(scope)[0] is Match.FULL for route in request.app.routes)
     ]
 
 
-def answer(
-    request: Request,
-    status: int,
-    title: str,
-    detail: str,
-    problems: list[dict[str, Any]],
-    headers: dict[str, str] | None = None,
-    *,
-    hint: str | None = None,
-) -> Response:
+def answer(request: Request, error: ServerError) -> Response:
     """The error as a page for a browser outside the API, else as problem+json."""
-    if status == 401:
-        headers = (headers or {}) | {"WWW-Authenticate": "Bearer"}
+    status, title, headers = error.status, error.title, error.headers
     wants_page = "text/html" in request.headers.get("accept", "")
     if wants_page and not request.url.path.startswith("/api/"):
-        told = f"{detail} {hint}" if hint else detail
-        page = render("error.html", status=status, title=title, detail=told, problems=problems)
-        return HTMLResponse(page, status_code=status, headers=_loads_again(request, headers))
+        if request.method == "GET" and "Retry-After" in headers:
+            # A browser loads it again by itself. A class that was refused together does not come
+            # back together.
+            headers["Refresh"] = str(int(headers["Retry-After"]) + randbelow(SPREAD_SECONDS))
+        page = render(
+            "error.html", status=status, title=title, detail=error.told, problems=error.problems
+        )
+        return HTMLResponse(page, status_code=status, headers=headers)
     return JSONResponse(
         {
-            "type": problem_type(title),
+            # The page that explains this kind of problem, on the same server.
+            "type": f"/docs/problems#{title.lower().replace(' ', '-')}",
             "title": title,
             "status": status,
-            "detail": detail,
-            "hint": hint,
+            "detail": error.detail,
+            "hint": error.hint,
             "request_id": correlation_id.get(),
-            "problems": problems,
+            "problems": error.problems,
         },
         status_code=status,
         media_type="application/problem+json",
@@ -315,37 +278,14 @@ def answer(
     )
 
 
-def _loads_again(request: Request, headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
-    """The headers of a page that asks for patience: a browser loads it again by itself.
-
-    A class that was refused together does not come back together.
-    """
-    wait = (headers or {}).get("Retry-After")
-    if headers is None or wait is None or request.method != "GET":
-        return headers
-    return {**headers, "Refresh": str(int(wait) + randbelow(SPREAD_SECONDS))}
-
-
-def problem_type(title: str) -> str:
-    """Address of the page that explains a kind of problem, on the same server."""
-    return f"/docs/problems#{title.lower().replace(' ', '-')}"
-
-
-TITLES = {
-    413: "Too large", 415: "Unsupported media type", 429: "Too many requests", 503: "Busy",
-}  # fmt: skip
-
-
 async def refuse(scope: Scope, receive: Receive, send: Send, error: HTTPException) -> None:
     """Refuse a request from in front of the application.
 
     The body of the request is not read, so a connection on which one comes is closed.
     """
-    sent = dict(error.headers or {})
-    if has_body(scope):
-        sent["Connection"] = "close"
-    status = error.status_code
-    response = answer(Request(scope), status, TITLES[status], error.detail, [], sent)
+    closes = {"Connection": "close"} if has_body(scope) else {}
+    headers = {**(error.headers or {}), **closes}
+    response = answer(Request(scope), HttpError(error.status_code, error.detail, headers=headers))
     await response(scope, receive, send)
 
 

@@ -1,6 +1,7 @@
 """Errors of the server, each with its HTTP status and a sentence to act on."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
 from typing import Any
 
 from finishline.rules.errors import RuleError
@@ -8,11 +9,14 @@ from finishline.rules.text import did_you_mean
 
 
 class ServerError(Exception):
-    """An error with an HTTP status and a sentence that names the remedy."""
+    """An error with an HTTP status and a sentence that names the remedy.
+
+    `retry_seconds` is when the same request may succeed, if that is known. The `cause` may name
+    hosts: it is for logs and administrators, not for the caller.
+    """
 
     status = 500
     title = "Internal error"
-    # Seconds until the same request may succeed, if that is known.
     retry_seconds: int | None = None
 
     def __init__(
@@ -21,11 +25,18 @@ class ServerError(Exception):
         *,
         problems: list[dict[str, Any]] | None = None,
         hint: str | None = None,
+        cause: object = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(detail)
+        super().__init__(detail if cause is None else f"{detail} ({cause})")
         self.detail = detail
         self.problems = problems or []
         self.hint = hint
+        self.headers = dict(headers or {})
+        if self.retry_seconds is not None:
+            self.headers["Retry-After"] = str(self.retry_seconds)
+        if self.status == HTTPStatus.UNAUTHORIZED:
+            self.headers["WWW-Authenticate"] = "Bearer"
 
     @property
     def told(self) -> str:
@@ -105,27 +116,6 @@ class ConflictError(ServerError):
     title = "Conflict"
 
 
-class UpgradeError(ServerError):
-    """A worker of another protocol."""
-
-    status = 426
-    title = "Upgrade required"
-
-
-class TooLargeError(ServerError):
-    """More bytes or files than allowed."""
-
-    status = 413
-    title = "Too large"
-
-
-class UnsupportedMediaError(ServerError):
-    """A body in an encoding or type that is not read."""
-
-    status = 415
-    title = "Unsupported media type"
-
-
 class ContentError(ServerError):
     """The request is well formed, but its content is not accepted."""
 
@@ -140,32 +130,33 @@ class UsedUpError(ServerError):
     title = "Quota used up"
 
     def __init__(self, detail: str, *, measure: str, retry_seconds: int) -> None:
-        super().__init__(detail)
         self.measure = measure
         self.retry_seconds = retry_seconds
+        super().__init__(detail)
 
 
 class UnavailableError(ServerError):
-    """Something the server stands on does not answer. The same request may succeed later.
-
-    The cause may name hosts: it is for logs and administrators, not for the caller.
-    """
+    """Something the server stands on does not answer. The same request may succeed later."""
 
     status = 503
     title = "Service unavailable"
     retry_seconds = 1
 
-    def __init__(self, detail: str, *, cause: object = None) -> None:
-        super().__init__(detail)
-        if cause is not None:
-            self.args = (f"{detail} ({cause})",)
+
+# Of the errors that have a status alone.
+TITLES = {
+    413: "Too large", 415: "Unsupported media type", 426: "Upgrade required",
+    429: "Too many requests", 501: "Not installed", 503: "Busy", 507: "Insufficient storage",
+}  # fmt: skip
 
 
-class NotInstalledError(ServerError):
-    """Something optional that this server was set up without."""
+class HttpError(ServerError):
+    """An error by its status, which nobody catches by name."""
 
-    status = 501
-    title = "Not installed"
+    def __init__(self, status: int, detail: str, **more: Any) -> None:
+        self.status = status
+        self.title = TITLES.get(status) or HTTPStatus(status).phrase
+        super().__init__(detail, **more)
 
 
 class LostFileError(ServerError):

@@ -23,24 +23,9 @@ LONGEST_ABSENCE = timedelta(days=7)
 OWNERS_IN_CHARGE = ("organiser", "admin")
 
 
-@dataclass(frozen=True)
-class Pause:
-    """A pause of everything: who set it, since when and why."""
-
-    by: str
-    since: datetime
-    reason: str
-
-    @property
-    def sentence(self) -> str:
-        """Sentence about the pause, for those who wait."""
-        return f"every queue is paused by {self.by}: {self.reason}"
-
-
-def read_pause(session: Session) -> Pause | None:
+def read_pause(session: Session) -> PauseRow | None:
     """Read the pause of everything. None without one."""
-    row = session.get(PauseRow, EVERYTHING)
-    return None if row is None else Pause(row.paused_by, row.paused_at, row.paused_because)
+    return session.get(PauseRow, EVERYTHING)
 
 
 @dataclass(frozen=True)
@@ -50,7 +35,7 @@ class Fleet:
     workers: Sequence[WorkerRow]
     since: datetime
     owners: Mapping[int, User] = field(default_factory=dict)
-    pause: Pause | None = None
+    pause: PauseRow | None = None
 
     @classmethod
     def read(cls, session: Session) -> Self:
@@ -150,11 +135,6 @@ def state_word(worker: WorkerRow) -> str:
 # A faster machine under a class's name is as wrong as a slower one.
 ROOF_TOLERANCE = 0.1
 OF_A_CLASS = ("accelerator", "accelerator_count", "processor", "processor_count")
-
-
-def list_classes(session: Session) -> list[HardwareClassRow]:
-    """Every registered class, by name."""
-    return list(session.scalars(select(HardwareClassRow).order_by(HardwareClassRow.name)))
 
 
 def register_class(session: Session, worker: WorkerRow, *, origin: str) -> None:

@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from finishline.api.schema import Schema
 from finishline.rules.table import read_day
-from server.base.errors import ContentError, TooLargeError, UnsupportedMediaError, problem
+from server.base.errors import ContentError, HttpError, problem
 
 MAX_TEXT_PART_BYTES = 256 * 1024
 SUBMISSION = (
@@ -89,7 +89,7 @@ async def with_form(
 ) -> T:
     """Result of `use`, called in a thread with a multipart form, whose files are closed after it.
 
-    `parts` is a sentence that names the parts. Raises UnsupportedMediaError or TooLargeError.
+    `parts` is a sentence that names the parts. Raises HttpError.
     """
     form = await _read_form(request, max_files=max_files, parts=parts)
     try:
@@ -101,9 +101,9 @@ async def with_form(
 async def _read_form(request: Request, *, max_files: int, parts: str) -> FormData:
     content_type = request.headers.get("content-type", "")
     if not content_type.startswith("multipart/form-data"):
-        raise UnsupportedMediaError(f"{parts}; send it as multipart/form-data.")
+        raise HttpError(415, f"{parts}; send it as multipart/form-data.")
     if request.headers.get("content-encoding", "identity") != "identity":
-        raise UnsupportedMediaError("Compressed requests are not read; send the files as they are.")
+        raise HttpError(415, "Compressed requests are not read; send the files as they are.")
     try:
         return await request.form(
             max_files=max_files, max_fields=10, max_part_size=MAX_TEXT_PART_BYTES
@@ -111,9 +111,8 @@ async def _read_form(request: Request, *, max_files: int, parts: str) -> FormDat
     except HTTPException as error:
         is_of_form = error.status_code == 400  # Another one is of a limit on requests.
         if is_of_form and ("Too many" in error.detail or "maximum size" in error.detail):
-            raise TooLargeError(
-                f"{error.detail} {parts}, together at most {max_files} files."
-            ) from error
+            most = f"{parts}, together at most {max_files} files."
+            raise HttpError(413, f"{error.detail} {most}") from error
         raise
 
 

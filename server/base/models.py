@@ -768,6 +768,11 @@ class PauseRow(Base):
     paused_by: Mapped[str] = mapped_column(String(100))
     paused_because: Mapped[str] = mapped_column(Text)
 
+    @property
+    def sentence(self) -> str:
+        """Sentence about the pause, for those who wait."""
+        return f"every queue is paused by {self.paused_by}: {self.paused_because}"
+
 
 class Pool(Base):
     """The measured runs of one configuration, over all its submitters.

@@ -13,8 +13,7 @@ from typing import cast
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.base.board_versions import VersionReader
-from server.base.middleware import FOR_PAGES, is_known, is_open_to_pages, takes_gzip
-from server.base.request_context import RequestMetrics
+from server.base.http import FOR_PAGES, RequestMetrics, is_known, is_open_to_pages, takes_gzip
 
 Headers = tuple[tuple[bytes, bytes], ...]
 Key = tuple[str, bytes, bool]
@@ -60,11 +59,10 @@ class Entry:
         """Its bytes in memory."""
         return len(self.body) + OVERHEAD_BYTES
 
-    async def send(self, scope: Scope, headers: dict[bytes, bytes], send: Send) -> int:
+    async def send(self, scope: Scope, send: Send) -> int:
         """Send it, or "304 Not Modified" to a reader who has it. Returns the status."""
-        tags = headers.get(b"if-none-match")
         status, sent, body = 200, self.headers, self.body
-        if tags and is_known(tags, self.hint.etag):
+        if is_known(scope, self.hint.etag):
             status, body = 304, b""
             sent = tuple(item for item in sent if item[0] not in OF_CONTENT)
         if is_open_to_pages(scope):
@@ -88,19 +86,18 @@ class BoardCache:
         self._entries: OrderedDict[Key, Entry] = OrderedDict()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = dict(scope["headers"]) if scope["type"] == "http" else {}
-        key = _key(scope, headers)
+        key = _key(scope)
         if key is None:
             await self._app(scope, receive, send)
             return
         entry = await self._current(key)
         if entry is not None:
-            status = await entry.send(scope, headers, send)
+            status = await entry.send(scope, send)
             self._metrics.cached_boards.labels(str(status)).inc()
             return
         made = await self._make(key, scope, receive, send)
         if made is not None:
-            await made.send(scope, headers, send)
+            await made.send(scope, send)
 
     async def _current(self, key: Key) -> Entry | None:
         if key not in self._entries:
@@ -154,11 +151,13 @@ def _is_board(start: Message, hint: CacheHint) -> bool:
     return is_whole and not PERSONAL & dict(start["headers"]).keys()
 
 
-def _key(scope: Scope, headers: dict[bytes, bytes]) -> Key | None:
+def _key(scope: Scope) -> Key | None:
     if scope["type"] != "http" or scope["method"] != "GET":
         return None
-    has_body = b"content-length" in headers or b"transfer-encoding" in headers
+    has_body = any(
+        name in (b"content-length", b"transfer-encoding") for name, _ in scope["headers"]
+    )
     is_board = BOARD.fullmatch(scope["path"]) is not None
     if has_body or not is_board or len(scope["query_string"]) > LONGEST_QUERY:
         return None
-    return scope["path"], scope["query_string"], takes_gzip(headers.get(b"accept-encoding", b""))
+    return scope["path"], scope["query_string"], takes_gzip(scope)

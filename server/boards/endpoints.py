@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 from finishline.api.boards import COLUMN_FIELDS, BoardView, nested
 from finishline.api.comparisons import SubmissionComparison
 from server.base.board_versions import board_version
-from server.base.middleware import reader_has, reader_takes_gzip
+from server.base.http import is_known, takes_gzip
 from server.base.paging import csv_cell
 from server.base.services import Services, ServicesDep
 from server.base.standing import find_verification
@@ -116,9 +116,9 @@ def answer_board(
         "Vary": "Accept, Accept-Encoding",
         **place_headers(request, encoded),
     }
-    if reader_has(request, etag):
+    if is_known(request.scope, etag):
         return Response(status_code=304, headers=headers)
-    if reader_takes_gzip(request):
+    if takes_gzip(request.scope):
         content = gzip.compress(content, compresslevel=GZIP_LEVEL, mtime=0)
         headers["Content-Encoding"] = "gzip"
     return Response(content, media_type=media_type, headers=headers)

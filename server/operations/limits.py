@@ -27,8 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from server.base.error_answers import has_body, refuse
-from server.base.middleware import EVENT_STREAM
-from server.base.request_context import RequestMetrics, current, note_read
+from server.base.http import EVENT_STREAM, RequestMetrics, current, note_read
 from server.base.settings import MIB, Settings
 from server.people.accounts import ORGANISERS
 from server.people.callers import network_of, session_key
@@ -338,9 +337,9 @@ class Limits:
 
     def _learn(self, digest: str, status: int, *, is_worker: bool) -> None:
         """Learn from a response whether the secret of its request is good."""
-        proved = current().signed_in
+        proved = current().proved
         if proved is not None:  # A request may carry another secret beside this one.
-            self._note(proved.secret_sha256, proved.role, proved.user_id)
+            self._note(*proved)
         elif is_worker and status < 300:
             self._note(digest, "worker")
         elif status == 401:

@@ -28,6 +28,7 @@ from sqlalchemy.orm import Session
 from server.base.database import Database, utc_now
 from server.base.errors import NotSignedInError
 from server.base.fleet import Fleet
+from server.base.http import RequestMetrics
 from server.base.models import (
     Attempt,
     BenchmarkDefinition,
@@ -36,7 +37,6 @@ from server.base.models import (
     Submission,
     Verification,
 )
-from server.base.request_context import RequestMetrics
 from server.base.services import Services, ServicesDep
 from server.base.visibility import ORGANISER
 from server.notices.outbox import overdue_seconds

@@ -22,7 +22,7 @@ from finishline.api.submissions import (
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.artifacts import pieces
 from server.base.database import Database
-from server.base.errors import NotInstalledError
+from server.base.errors import HttpError
 from server.base.models import DISPLAY_NAME, SUBMITTER, PublishedResult, RunRow, Submission, User
 from server.base.services import ServicesDep
 from server.benchmarks.definitions import definition, find_benchmark
@@ -190,9 +190,10 @@ def get_runs_parquet(services: ServicesDep, viewer: ViewerDep) -> Response:
 
 def _require_parquet() -> None:
     if not can_write_parquet():
-        raise NotInstalledError(
+        raise HttpError(
+            501,
             "This server writes no Parquet: install finishline-server[export] on it. The same as "
-            "CSV and JSON is there."
+            "CSV and JSON is there.",
         )
 
 

@@ -21,8 +21,8 @@ from finishline.rules.trainings.own_benchmark import (
 from server.base.database import utc_now
 from server.base.errors import ServerError
 from server.base.forms import with_form
+from server.base.http import note
 from server.base.models import Submission
-from server.base.request_context import note
 from server.base.services import Services
 from server.benchmarks import phases, prices
 from server.benchmarks.definitions import (

@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.database import moment_text, utc_now
-from server.base.middleware import reader_has, reader_takes_gzip, tagged
+from server.base.http import is_known, tagged, takes_gzip
 from server.base.models import AuditRecord
 from server.base.services import Services, ServicesDep, site_address
 from server.benchmarks.definitions import find_benchmark
@@ -64,10 +64,10 @@ def asset_answer(asset: Asset, request: Request) -> Response:
     """Respond with an asset, compressed where accepted, or with 304 to a reader that has it."""
     keep = "public, max-age=31536000, immutable" if asset.immutable else "no-cache"
     headers = {"ETag": asset.etag, "Cache-Control": keep, "Vary": "Accept-Encoding"}
-    if reader_has(request, asset.etag):
+    if is_known(request.scope, asset.etag):
         return Response(status_code=304, headers=headers)
     content = asset.content
-    if reader_takes_gzip(request):
+    if takes_gzip(request.scope):
         content = asset.gzip_content
         headers["Content-Encoding"] = "gzip"
     return Response(content, media_type=asset.media_type, headers=headers)

@@ -25,8 +25,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server.base.database import utc_now
 from server.base.errors import NotAllowedError, NotSignedInError
+from server.base.http import note, note_signed_in
 from server.base.models import Token
-from server.base.request_context import note, note_signed_in
 from server.base.services import Services, ServicesDep
 from server.base.settings import Settings
 from server.base.visibility import ANYBODY, ORGANISER, Viewer

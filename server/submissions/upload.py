@@ -17,7 +17,7 @@ from finishline.rules.submissions.claim import CLAIM_LIMIT_BYTES
 from finishline.rules.trainings.manifest import FILE
 from finishline.rules.trainings.package import package_index
 from server.base.artifacts import Staged
-from server.base.errors import ContentError, TooLargeError, problem
+from server.base.errors import ContentError, HttpError, problem
 from server.base.forms import SUBMISSION, read_files, read_text, refuse_part
 from server.base.services import Services
 from server.base.settings import MIB, Settings
@@ -158,7 +158,7 @@ def _read_logs(
         if name not in LOG_FIELDS:
             raise refuse_part("unknown part", name, "one of " + ", ".join(LOG_FIELDS))
     if len(form.getlist("logs")) > settings.max_log_files:
-        raise TooLargeError(f"A submission may have at most {settings.max_log_files} logs.")
+        raise HttpError(413, f"A submission may have at most {settings.max_log_files} logs.")
     claim_json, claim_file = _claim(form)
     claim = stage(BytesIO(claim_json))
     for part in form.getlist("logs"):
@@ -166,9 +166,10 @@ def _read_logs(
         if name in logs:
             raise refuse_part(f"{name!r} was sent twice", "logs", "each log once", file=name)
         if file.size is not None and file.size > settings.max_log_bytes:
-            raise TooLargeError(
+            raise HttpError(
+                413,
                 f"{name} has {file.size / MIB:.1f} MiB; a run log may have at most "
-                f"{settings.max_log_bytes / MIB:.0f} MiB."
+                f"{settings.max_log_bytes / MIB:.0f} MiB.",
             )
         logs[name] = stage(file.file)
     return LogUpload(

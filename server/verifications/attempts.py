@@ -26,6 +26,7 @@ from finishline.rules.verification.messages import (
 from finishline.rules.verification.verdict import Reason
 from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError, NotFoundError, no_such
+from server.base.http import moment_of_reading
 from server.base.models import (
     Attempt,
     ReplayEventRow,
@@ -34,7 +35,6 @@ from server.base.models import (
     Verification,
     WorkerRow,
 )
-from server.base.request_context import moment_of_reading
 from server.base.services import ServicesDep
 from server.base.visibility import ORGANISER
 from server.benchmarks.calibrations import benchmark_of

@@ -22,6 +22,7 @@ from functools import cached_property
 from typing import Annotated, Any
 
 from fastapi import Query
+from pydantic import Field
 from sqlalchemy import ColumnElement, case, func, or_, select, true, update
 from sqlalchemy.orm import Session, aliased
 
@@ -435,9 +436,9 @@ class QueuedView(WorkView):
 class PauseView(Schema):
     """The pause of everything: who set it, since when and why."""
 
-    by: str
-    since: datetime
-    reason: str
+    by: str = Field(validation_alias="paused_by")
+    since: datetime = Field(validation_alias="paused_at")
+    reason: str = Field(validation_alias="paused_because")
 
 
 class ClassQueueView(Schema):
@@ -481,7 +482,7 @@ def get_queue(session: Session, limit: LimitDep = SHOWN_PER_CLASS) -> QueueView:
     return QueueView(
         as_of=queue.now,
         waiting=sum(map(len, queue.lines.values())),
-        paused=queue.fleet.pause,
+        paused=queue.fleet.pause and PauseView.model_validate(queue.fleet.pause),
         classes=[
             queue.view(name, shown=limit)
             for name in (*sorted(classes), *([None] if None in queue.lines else []))

@@ -31,8 +31,8 @@ from server.base.errors import (
 )
 from server.base.events import OriginalReplaced, SubmissionWithdrawn, VerificationWanted
 from server.base.forms import NO_FLAG, Body, example
+from server.base.http import note
 from server.base.models import Submission, Verification
-from server.base.request_context import note
 from server.base.services import Services
 from server.base.settings import Settings
 from server.base.standing import (

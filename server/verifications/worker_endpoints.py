@@ -16,9 +16,16 @@ from finishline.api.schema import Schema
 from finishline.rules.verification.messages import BoxWord, WorkerSystem
 from finishline.rules.verification.utilisation import roofline, samples_per_second
 from server.base.errors import ConflictError, ContentError
-from server.base.fleet import Fleet, list_classes, state_word
+from server.base.fleet import Fleet, state_word
 from server.base.forms import Body, Sentence, example
-from server.base.models import Attempt, BenchmarkDefinition, Submission, Verification, WorkerRow
+from server.base.models import (
+    Attempt,
+    BenchmarkDefinition,
+    HardwareClassRow,
+    Submission,
+    Verification,
+    WorkerRow,
+)
 from server.base.paging import EPOCH, MICROSECOND
 from server.base.standing import REPORT
 from server.people.callers import Caller
@@ -427,7 +434,7 @@ def change_worker(session: Session, caller: Caller, body: Order) -> str:
 @router.read("/hardware-classes")
 def list_hardware_classes(session: Session) -> HardwareClassList:
     """List every registered hardware class, which the systems of claims have to match."""
-    rows = list_classes(session)
+    rows = session.scalars(select(HardwareClassRow).order_by(HardwareClassRow.name))
     return HardwareClassList(
         hardware_classes=[HardwareClassView.model_validate(row) for row in rows]
     )

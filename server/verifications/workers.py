@@ -23,7 +23,7 @@ from finishline.rules.verification.messages import (
 )
 from finishline.rules.verification.utilisation import TOLERANCE
 from server.base.database import to_json, utc_now, wait_to_write
-from server.base.errors import ConflictError, ContentError, NotAllowedError, UpgradeError, no_such
+from server.base.errors import ConflictError, ContentError, HttpError, NotAllowedError, no_such
 from server.base.events import DispatchWakeup, WorkerOut, emit, wake_after_commit
 from server.base.fleet import (
     EVERYTHING,
@@ -103,9 +103,10 @@ def refuse_unstorable(message: EvaluationBatch | ReplayReport | WorkerProbe | Wo
 
 
 def require_protocol(protocol: int) -> None:
-    """Raise UpgradeError for a worker that speaks another protocol than this server."""
+    """Raise HttpError for a worker that speaks another protocol than this server."""
     if protocol != WORKER_PROTOCOL:
-        raise UpgradeError(
+        raise HttpError(
+            426,
             f"This worker speaks protocol {protocol}, expected {WORKER_PROTOCOL}.",
             hint="Install the finishline-server of the server's own version for the worker, and "
             "start it again.",

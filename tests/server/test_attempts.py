@@ -11,8 +11,8 @@ from sqlalchemy import select
 
 from finishline.rules.verification.messages import Failure
 from server.base.database import utc_now
+from server.base.http import CURRENT
 from server.base.models import Attempt, ReplayEventRow, Token, Verification
-from server.base.request_context import CURRENT
 from server.operations import limits
 from server.verifications.sweep import end_overdue, expire_leases
 from tests.support.boards import rows_of

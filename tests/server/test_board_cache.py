@@ -19,9 +19,8 @@ from server.base.board_versions import (
     raise_board_version,
 )
 from server.base.database import Database
-from server.base.middleware import FOR_PAGES
+from server.base.http import FOR_PAGES, RequestMetrics
 from server.base.models import Submission
-from server.base.request_context import RequestMetrics
 from server.boards.cache import HINT, OVERHEAD_BYTES, BoardCache
 from tests.support.both_databases import at_once
 from tests.support.loops import run_async

@@ -12,8 +12,8 @@ from sqlalchemy import select, update
 
 from server.app import create_app
 from server.base.database import utc_now
+from server.base.http import CURRENT
 from server.base.models import BenchmarkPhases, User
-from server.base.request_context import CURRENT
 from server.benchmarks.in_force import PhaseWatch
 from tests.support.boards import rows_of
 from tests.support.pages import BROWSER, sign_in

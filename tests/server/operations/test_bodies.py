@@ -8,7 +8,7 @@ import uvicorn
 from starlette.exceptions import HTTPException
 from uvicorn.server import ServerState
 
-from server.base.request_context import RequestMetrics
+from server.base.http import RequestMetrics
 from server.base.settings import Settings
 from server.operations import limits
 from server.operations.limits import MOST_HEAD_BYTES, BoundedHttpProtocol, Limits, Requester

@@ -9,7 +9,7 @@ from io import StringIO
 import pytest
 
 from server.base.database import Database, utc_now
-from server.base.request_context import (
+from server.base.http import (
     CURRENT,
     FORMATTERS,
     RequestContext,

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from server.app import create_app
-from server.base.request_context import RequestMetrics
+from server.base.http import RequestMetrics
 from server.base.settings import Settings
 from server.operations.limits import Limits, is_free, is_one_at_a_time, rate_of
 

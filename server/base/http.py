@@ -1,9 +1,9 @@
-"""Requests: the one under way, log lines that name it, and counters of all of a process."""
+"""Requests: the one under way, headers of its response, its log line, and counters of a process."""
 
 import hashlib
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 from asgi_correlation_id import correlation_id
+from fastapi import Request, Response
 from prometheus_client import (
     CollectorRegistry,
     Counter,
@@ -21,22 +22,15 @@ from prometheus_client import (
 )
 from prometheus_fastapi_instrumentator import metrics
 from prometheus_fastapi_instrumentator.metrics import Info as Answered
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.datastructures import MutableHeaders
+from starlette.routing import BaseRoute, Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.base.places import VERSION
 from server.base.settings import Settings
 
 SAFE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
 ID_PARAMETERS = ("attempt_id", "verification_id", "submission_id")
-
-
-@dataclass(frozen=True)
-class SignedIn:
-    """The SHA-256 of a secret that proved good, with its role and the user that has it."""
-
-    secret_sha256: str
-    role: str
-    user_id: int
 
 
 @dataclass
@@ -47,7 +41,8 @@ class RequestContext:
     """
 
     scope: Scope
-    signed_in: SignedIn | None = None
+    # The SHA-256 of a secret that it carries and that proved good, with its role and its user.
+    proved: tuple[str, str, int] | None = None
     # The moment at which its body was read. From then on it is answered, whoever goes away.
     read_at: datetime | None = None
     # Whether the log has the traceback of this request's failure.
@@ -68,22 +63,6 @@ class RequestContext:
 CURRENT: ContextVar[RequestContext | None] = ContextVar("request", default=None)
 
 
-class InContext:
-    """Makes each request the one under way.
-
-    A server runs each request in a context of its own, so nothing is undone at its end: a
-    line that the last resort logs about a failed one carries its facts too.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            CURRENT.set(RequestContext(scope))
-        await self._app(scope, receive, send)
-
-
 def current() -> RequestContext:
     """The request under way. Outside of one, a context that nobody reads."""
     return CURRENT.get() or RequestContext({})
@@ -97,7 +76,8 @@ def note(**ids: str | int) -> None:
 def note_signed_in(secret: str, role: str, user_id: int) -> None:
     """A secret that the request under way carries is good, for this role and user."""
     digest = hashlib.sha256(secret.encode()).hexdigest()
-    current().signed_in = SignedIn(digest, role, user_id)
+    current().proved = digest, role, user_id
+    note(user_id=user_id)
 
 
 def note_read() -> None:
@@ -110,6 +90,186 @@ def moment_of_reading() -> datetime:
     return current().read_at or datetime.now(UTC)
 
 
+# A page may load from, and send to, this server alone, and has nothing inline.
+CONTENT_SECURITY_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data: blob:",  # A chart that is saved as a picture is drawn from a blob.
+        "connect-src 'self'",
+        "font-src 'self'",
+        "object-src 'none'",
+        "base-uri 'none'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+    )
+)
+# By it the command tells a server of another program.
+VERSION_HEADER = "Finishline-Version"
+EVENT_STREAM = "/events"
+STATIC = "/static/"
+NO_PAGES = ("application/json", "application/problem+json", "text/csv")
+
+# Prefix of pages for one person: no cache keeps them, neither a shared one nor the browser's.
+PRIVATE_PAGES = ("/console", "/account")
+
+
+# What a page of another site may read, unless somebody's token is sent along. Nothing is said to a
+# preflight, so no other method than GET and no header of its own passes.
+FOR_PAGES = (
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-expose-headers", b"ETag, Link, Retry-After, X-Total-Count"),
+)
+
+
+def is_open_to_pages(scope: Scope) -> bool:
+    """Whether a page of another site may read the response."""
+    return scope["method"] == "GET" and all(
+        name != b"authorization" for name, _ in scope["headers"]
+    )
+
+
+class InContext:
+    """Make each request the one under way, and add to its response the headers of every one.
+
+    A page loads nothing from and sends nothing to other sites. JSON and CSV, which no browser may
+    read as a page, can load and send nothing: for them it is enough to forbid guessing another
+    type. A "304 Not Modified" gets none: the cached response that it confirms has its headers (RFC
+    9110, section 15.4.5). With `private` no shared cache keeps anything but static files.
+
+    A server runs each request in a context of its own, so nothing is undone at its end: a line
+    that the last resort logs about a failed one carries its facts too.
+    """
+
+    def __init__(self, app: ASGIApp, *, private: bool = False) -> None:
+        self._app = app
+        self._private = private
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._add(MutableHeaders(scope=message), scope, message["status"])
+                if is_open_to_pages(scope):
+                    message = dict(message, headers=[*message["headers"], *FOR_PAGES])
+            await send(message)
+
+        if scope["type"] == "http":
+            CURRENT.set(RequestContext(scope))
+        await self._app(scope, receive, with_headers if scope["type"] == "http" else send)
+
+    def _add(self, headers: MutableHeaders, scope: Scope, status: int) -> None:
+        headers[VERSION_HEADER] = VERSION
+        if vary := headers.get("Vary"):  # A route and the compression both add the same.
+            headers["Vary"] = ", ".join(dict.fromkeys(vary.split(", ")))
+        if self._private and not scope["path"].startswith(STATIC):
+            # One reader's browser alone may keep it.
+            parts = [part.strip() for part in headers.get("Cache-Control", "no-cache").split(",")]
+            kept = [part for part in parts if part not in ("public", "private")]
+            headers["Cache-Control"] = ", ".join(kept if "no-store" in kept else ["private", *kept])
+        if status == 304:
+            return
+        headers.setdefault("X-Content-Type-Options", "nosniff")
+        if not headers.get("content-type", "").startswith(NO_PAGES):
+            headers.setdefault("Referrer-Policy", "same-origin")
+            headers.setdefault("Content-Security-Policy", CONTENT_SECURITY_POLICY)
+        if scope["path"].startswith(PRIVATE_PAGES):
+            headers["Cache-Control"] = "no-store"
+
+
+class HeadAnswers:
+    """HEAD wherever GET is: the same answer, of which only the headers are sent.
+
+    A stream of events has no end to come to, so it is left without.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_head = scope["type"] == "http" and scope["method"] == "HEAD"
+        if not is_head or scope["path"].endswith(EVENT_STREAM):
+            await self._app(scope, receive, send)
+            return
+
+        async def without_body(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                message = dict(message, body=b"")
+            await send(message)
+
+        await self._app(dict(scope, method="GET"), receive, without_body)
+
+
+API = "/api/v1"
+BOARD = re.compile(r"/benchmarks/([^/]+)")
+
+
+class JsonTwins:
+    """Answer as the API does at the address of a page, where JSON is asked for.
+
+    A reader asks by .json after the address, or accepts application/json and no page. The page of a
+    benchmark is its board. `routes` are those of the API, by their paths below it.
+    """
+
+    def __init__(self, app: ASGIApp, *, routes: Sequence[BaseRoute]) -> None:
+        self._app = app
+        self._routes = routes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_read = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
+        twin = self._twin(scope) if is_read and not scope["path"].startswith(API) else None
+        if twin is None:
+            await self._app(scope, receive, send)
+            return
+
+        async def varied(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).add_vary_header("Accept")
+            await send(message)
+
+        accept = dict(scope["headers"]).get(b"accept", b"")
+        wants_json = b"application/json" in accept and b"text/html" not in accept
+        wants_json |= scope["path"].endswith(".json")
+        await self._app(twin if wants_json else scope, receive, varied)
+
+    def _twin(self, scope: Scope) -> Scope | None:
+        """The request of the same thing to the API. None where the API has no such address."""
+        path = scope["path"].removesuffix(".json")
+        if (board := BOARD.fullmatch(path)) is not None:
+            path = f"/leaderboards/{board[1]}"
+        below = dict(scope, path=path, method="GET")
+        if not any(route.matches(below)[0] is Match.FULL for route in self._routes):
+            return None
+        return dict(scope, path=API + path, raw_path=(API + path).encode())
+
+
+GZIP = re.compile(rb"\b(?:x-)?gzip\b(?!\s*;\s*q\s*=\s*0(?:\.0*)?\s*(?:,|$))", re.IGNORECASE)
+
+
+def takes_gzip(scope: Scope) -> bool:
+    """Whether a request's Accept-Encoding names gzip, unless with weight 0 (RFC 9110, 12.5.3)."""
+    return GZIP.search(dict(scope["headers"]).get(b"accept-encoding", b"")) is not None
+
+
+def is_known(scope: Scope, etag: str) -> bool:
+    """Whether a request's If-None-Match has the tag of a response. `*` matches every tag.
+
+    Tags are compared weakly. Source: RFC 9110, section 13.1.2.
+    """
+    tags = dict(scope["headers"]).get(b"if-none-match", b"").decode("latin-1").split(",")
+    found = {tag.strip().removeprefix("W/") for tag in tags}
+    return etag.removeprefix("W/") in found or "*" in found
+
+
+def tagged(request: Request, content: bytes, media_type: str) -> Response:
+    """An answer that its readers ask for again: 304 to one who has it."""
+    etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    headers = {"ETag": etag, "Cache-Control": "no-cache"}
+    if is_known(request.scope, etag):
+        return Response(status_code=304, headers=headers)
+    return Response(content, media_type=media_type, headers=headers)
+
+
 # A page is answered in a few milliseconds, a submission of many logs in seconds.
 BUCKETS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
@@ -117,7 +277,7 @@ BUCKETS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0
 class RequestMetrics:
     """Counts of this process. Every label is bounded.
 
-    `instrumentations` are called with each request that the application answered.
+    `observe` is called with each request that the application answered.
     """
 
     def __init__(self) -> None:
@@ -158,7 +318,7 @@ class RequestMetrics:
             if not answered.modified_status.startswith("4"):
                 time(answered)
 
-        self.instrumentations = [observe]
+        self.observe = observe
 
     def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
         """Add a gauge that is read at each scrape."""
@@ -182,10 +342,9 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """One record as text. A line break in a message is escaped, so that none is forged."""
         fields = " ".join(f"{name}={value}" for name, value in _fields(record, IDS + FIGURES))
-        line = (
-            f"{_moment(record)} {record.levelname} {record.name} {_one_line(record.getMessage())}"
-            + (f" [{fields}]" if fields else "")
-        )
+        message = record.getMessage().replace("\r", "\\r").replace("\n", "\\n")
+        line = f"{_moment(record)} {record.levelname} {record.name} {message}"
+        line += f" [{fields}]" if fields else ""
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
@@ -252,10 +411,6 @@ def _fields(record: logging.LogRecord, names: tuple[str, ...]) -> list[tuple[str
 
 def _moment(record: logging.LogRecord) -> str:
     return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-
-
-def _one_line(text: str) -> str:
-    return text.replace("\r", "\\r").replace("\n", "\\n")
 
 
 log = logging.getLogger("server.access")
