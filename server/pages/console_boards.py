@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import Response
+from fastapi.responses import RedirectResponse, Response
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 from starlette.datastructures import FormData
@@ -21,7 +21,6 @@ from finishline.rules.trainings.own_benchmark import (
 from server.base.database import utc_now
 from server.base.errors import ServerError
 from server.base.forms import with_form
-from server.base.http import note
 from server.base.models import Submission
 from server.base.services import Services
 from server.benchmarks import phases, prices
@@ -45,7 +44,7 @@ from server.pages.board import (
 )
 from server.pages.declared import PAGES, Console, Context, OrganiserDep, choices, page, plain
 from server.pages.submit import files_of_folder, refusal_of
-from server.people.callers import Caller, Notice, require_same_origin
+from server.people.callers import Caller, leave_notice, require_same_origin
 from server.verifications import calibrations as views
 from server.verifications.calibrations import CONSOLE, ONE
 
@@ -94,7 +93,8 @@ def _add(request: Request, console: Console, form: FormData) -> Response:
     told = f"{benchmark.title}, version {benchmark.version}, is offered."
     if not typed["benchmark"]:
         told += " To measure its reference, hand the folder reference in at Submit."
-    return console.go_on(ADDED, Notice(told if changed else "Nothing has changed."))
+    leave_notice(request, told if changed else "Nothing has changed.")
+    return RedirectResponse(ADDED, status_code=303)
 
 
 def _stored_text(session: Session, known: Benchmark | None) -> str:
@@ -190,7 +190,6 @@ def preview_page(
     session: Session, services: Services, caller: Caller, request: Request, benchmark_id: str
 ) -> Context:
     """A board without its embargo. For an invalid query a message for each wrong field."""
-    note(user_id=caller.user_id)
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
     typed: Context = dict(request.query_params)
     problems: list[Problem] = []

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 from sqlalchemy.orm import Session
 
-from server.base.models import Submission, User
+from server.base.models import User
 from server.base.paging import CURSOR_PATTERN
 from server.base.services import Services
 from server.base.visibility import ORGANISER
@@ -21,7 +21,7 @@ from server.pages.board import times_of
 from server.pages.declared import Console, Context, OrganiserDep, choices, page, plain
 from server.people import audit, erasure, invitations, tokens, users
 from server.people.accounts import ROLES, find_user_or_none, is_within
-from server.people.callers import Caller
+from server.people.callers import Caller, ends_at
 from server.people.declared import filled
 from server.submissions import quotas
 from server.submissions.lists import SubmissionQuery, whole_submissions
@@ -41,7 +41,7 @@ def users_page(session: Session, caller: Caller, q: Search = "", after: Search =
     return {
         "typed": {"role": "submitter"},
         "users": found.users,
-        "erasures": erasure.erasures_asked(session),
+        "erasures": list(erasure.erasures_asked(session)),
         "organisations": organisations,
         "organisation_choices": choices([each.name for each in organisations], none=True),
         "roles": choices(ROLES),
@@ -62,7 +62,7 @@ def user_page(session: Session, caller: Caller, user_name: str) -> Context:
         "organisation_choices": choices([each.name for each in organisations], none=True),
         "roles": choices(ROLES),
         "address": f"{users.CONSOLE}/{quote(user_name, safe='')}",
-        "asks_erasure_since": erasure.asked_at(session, user_name),
+        "asks_erasure_since": erasure.erasures_asked(session).get(user_name),
         "is_self": user.id == caller.user_id,
     }
 
@@ -104,39 +104,31 @@ def account_page(
     services = console.services
     wanted = SubmissionQuery(cursor=before)
     rows, cursor = whole_submissions(session, wanted, user_id=caller.user_id, limit=SUBMISSIONS)
+    submissions = []
+    for row, shown in zip(rows, with_places(services, session, rows), strict=True):
+        time = times_of(session, services, row.benchmark_id, row.division, row.evidence)
+        seconds, measured = row.tta_seconds, shown.measured_seconds
+        submissions.append(plain(shown) | {"time": time(seconds if measured is None else measured)})
+    older = f"{tokens.ACCOUNT}?{urlencode({'before': cursor})}#submissions"
     return {
         "typed": {"role": caller.role},
         "me": tokens.get_me(session, caller),
-        "submissions": [
-            plain(shown) | {"time": _time(session, services, row, shown.measured_seconds)}
-            for row, shown in zip(rows, with_places(services, session, rows), strict=True)
-        ],
+        "submissions": submissions,
         "before": before,
-        "older": f"{tokens.ACCOUNT}?{urlencode({'before': cursor})}#submissions"
-        if cursor
-        else None,
+        "older": older if cursor else None,
         "tokens": tokens.list_my_tokens(session, caller).tokens,
-        "asks_erasure_since": erasure.asked_at(session, caller.name),
+        "asks_erasure_since": erasure.erasures_asked(session).get(caller.name),
         "quota": quota_of(session, services, session.get_one(User, caller.user_id)),
         "own_token": caller.token_id,
         "roles": choices([role for role in ROLES if is_within(role, caller.role)]),
         "may_change": caller.is_submitter,
         "provider": services.settings.oidc_issuer and services.settings.oidc_name,
-        "session_ends_at": console.signed_in.ends_at.isoformat(),
+        "session_ends_at": ends_at(console.request).isoformat(),
     }
 
 
-def _time(
-    session: Session, services: Services, row: Submission, measured_seconds: float | None
-) -> str:
-    time = times_of(session, services, row.benchmark_id, row.division, row.evidence)
-    return time(row.tta_seconds if measured_seconds is None else measured_seconds)
-
-
 @page(quotas.CONSOLE, "quotas.html", role="organiser")
-def quotas_page(
-    session: Session, services: Services, user: Annotated[str, Query(max_length=100)] = ""
-) -> Context:
+def quotas_page(session: Session, services: Services, user: Search = "") -> Context:
     """Every quota that is set. For a chosen user its use, and the form with its name."""
     found = find_user_or_none(session, user.strip())
     return {
@@ -174,22 +166,28 @@ def webhook_page(session: Session, caller: Caller, webhook_id: subscriptions.Web
 router = APIRouter(include_in_schema=False)
 LOG = "/console/audit"
 RECORDS = 50
-Who = Annotated[str, Query(max_length=100)]
-What = Annotated[str, Query(max_length=50)]
-Whom = Annotated[str, Query(max_length=200)]
 Before = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
 
 
 @page(LOG, "audit.html", role="organiser")
 def audit_page(
-    session: Session, actor: Who = "", action: What = "", subject: Whom = "", before: Before = None
+    session: Session,
+    actor: Search = "",
+    action: Search = "",
+    subject: Annotated[str, Query(max_length=200)] = "",
+    before: Before = None,
 ) -> Context:
     """The audit log: changes with user and reason, the latest first."""
     filters = filled({"actor": actor, "action": action, "subject": subject})
     found = audit.list_audit(session, before, RECORDS, **filters)
     older = found.next_before and urlencode(filters | {"before": found.next_before})
+    rows = []
+    for each in found.records:
+        both = {"before": each.before, "after": each.after}
+        values = orjson.dumps(both, option=orjson.OPT_INDENT_2).decode()
+        rows.append(each.model_dump() | {"values": values})
     return {
-        "rows": [each.model_dump() | {"values": _values(each)} for each in found.records],
+        "rows": rows,
         "actions": audit.list_actions(session),
         "filters": filters,
         "head": audit.read_head(session),
@@ -197,24 +195,16 @@ def audit_page(
     }
 
 
-def _values(record: audit.AuditRecordView) -> str:
-    """Values before and after a change, as JSON."""
-    both = {"before": record.before, "after": record.after}
-    return orjson.dumps(both, option=orjson.OPT_INDENT_2).decode()
-
-
 @router.get(LOG + "/log.json")
 def download(console: OrganiserDep) -> StreamingResponse:
     """The whole log, oldest first, as `finishline admin audit --out` writes it."""
+
+    def pieces() -> Iterator[bytes]:
+        yield b'{"records": ['
+        with console.services.database.read(ORGANISER) as session:
+            for number, record in enumerate(audit.all_records(session)):
+                yield (b",\n" if number else b"\n") + orjson.dumps(record)
+        yield b"\n]}\n"
+
     headers = {"Content-Disposition": 'attachment; filename="log.json"'}
-    return StreamingResponse(
-        _whole(console.services), media_type="application/json", headers=headers
-    )
-
-
-def _whole(services: Services) -> Iterator[bytes]:
-    yield b'{"records": ['
-    with services.database.read(ORGANISER) as session:
-        for number, record in enumerate(audit.all_records(session)):
-            yield (b",\n" if number else b"\n") + orjson.dumps(record)
-    yield b"\n]}\n"
+    return StreamingResponse(pieces(), media_type="application/json", headers=headers)

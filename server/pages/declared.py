@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from inspect import Parameter, signature
+from inspect import signature
+from operator import attrgetter
 from typing import Annotated, Any, TypeVar
+from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, to_jsonable_python
-from sqlalchemy.orm import Session
 
 from server.base.error_answers import message_of
 from server.base.errors import ContentError, ServerError
@@ -22,7 +23,6 @@ from server.people.callers import (
     Caller,
     FormDep,
     Notice,
-    SignedIn,
     SignedInDep,
     ViewerDep,
     leave_notice,
@@ -30,16 +30,7 @@ from server.people.callers import (
     take_notice,
     viewer_for,
 )
-from server.people.declared import (
-    CHANGES,
-    Change,
-    Role,
-    call,
-    endpoint,
-    filled,
-    requested,
-    supplied,
-)
+from server.people.declared import FORMS, Form, Role, call, endpoint, filled
 from web.render import render
 
 T = TypeVar("T", bound=BaseModel)
@@ -58,66 +49,13 @@ class Console:
     """A signed-in user on a page of the console."""
 
     services: Services
-    signed_in: SignedIn
+    caller: Caller
     request: Request
-
-    @property
-    def site(self) -> str:
-        """The server's address."""
-        return site_address(self.request, self.services.settings)
-
-    @property
-    def caller(self) -> Caller:
-        """The signed-in user."""
-        return self.signed_in.caller
 
     @property
     def viewer(self) -> Viewer:
         """The rows that the user may see."""
-        return viewer_for(self.signed_in.caller)
-
-    def call(self, declared: Callable[..., Any], session: Session, given: Mapping[str, Any]) -> Any:
-        """Call a declared function with its request, and the parts of this visit that it takes."""
-        known = {"session": session, "caller": self.caller, "services": self.services}
-        return call(declared, dict(given), **known, console=self)
-
-    def page(
-        self,
-        template: str,
-        *,
-        typed: Mapping[str, Any] | None = None,
-        errors: Errors | None = None,
-        refusal: ServerError | None = None,
-        notice: Notice | None = None,
-        status: int = 200,
-        **context: Any,
-    ) -> HTMLResponse:
-        """Render a page. With `errors` or a `refusal` after a form changed nothing.
-
-        `typed` has the values of the form's fields, as typed before or as proposed. Models in the
-        context become plain values.
-        """
-        status = refusal.status if refusal is not None else 422 if errors else status
-        context = {"problems": [] if refusal is None else refusal.problems} | context
-        page = render(
-            f"console/{template}",
-            account={"name": self.caller.name, "role": self.caller.role},
-            notice=notice or take_notice(self.request),
-            site=self.site,
-            typed=dict(typed or {}),
-            errors=errors or {},
-            refusal=refusal.told if refusal is not None else None,
-            **{
-                name: value if callable(value) else to_jsonable_python(value)
-                for name, value in context.items()
-            },
-        )
-        return HTMLResponse(page, status_code=status)
-
-    def go_on(self, address: str, notice: Notice) -> RedirectResponse:
-        """Redirect to the page that shows a form's change, with a notice to show once."""
-        leave_notice(self.request, notice)
-        return RedirectResponse(address, status_code=303)
+        return viewer_for(self.caller)
 
 
 def read_query(schema: type[T], request: Request) -> T:
@@ -161,24 +99,20 @@ def sentence_of(item: ErrorDetails) -> str:
 def _visit(*roles: str) -> Callable[..., Console]:
     """Dependency that requires a session with a token of one of these roles."""
 
-    def visit(services: ServicesDep, signed_in: SignedInDep, request: Request) -> Console:
-        require_one_of(signed_in.caller, roles)
-        return Console(services, signed_in, request)
+    def visit(services: ServicesDep, caller: SignedInDep, request: Request) -> Console:
+        require_one_of(caller, roles)
+        return Console(services, caller, request)
 
     return visit
 
 
-AnyoneDep = Annotated[Console, Depends(_visit(*ROLES))]
 OrganiserDep = Annotated[Console, Depends(_visit(*ORGANISERS))]
-AdminDep = Annotated[Console, Depends(_visit("admin"))]
 SubmitterDep = Annotated[Console, Depends(_visit(*SUBMITTERS))]
-
-
 CONSOLES: dict[Role, Any] = {
-    "user": AnyoneDep,
+    "user": Annotated[Console, Depends(_visit(*ROLES))],
     "submitter": SubmitterDep,
     "organiser": OrganiserDep,
-    "admin": AdminDep,
+    "admin": Annotated[Console, Depends(_visit("admin"))],
 }
 # Context of a template. A response of its own is sent as it is.
 Context = dict[str, Any]
@@ -201,22 +135,43 @@ class Page:
     """A page of the console: its template, and the function that returns what it shows."""
 
     template: str
-    role: Role
     find: Callable[..., Any]
 
     def show(self, console: Console, given: Context, **shown: Any) -> Response:
-        """Render it. Of `given` it takes its own arguments. The others have their defaults."""
+        """Render it. Of `given` it takes its own arguments. The others have their defaults.
+
+        `typed` has the values of its forms' fields, as typed before or as proposed. With `errors`
+        or a `refusal` a form changed nothing. Models become plain values.
+        """
         takes = signature(self.find).parameters
         own = {name: value for name, value in given.items() if name in takes}
-        with console.services.database.read(console.viewer) as session:
-            context = console.call(self.find, session, own)
-        if isinstance(context, Response):
-            return context
-        return console.page(self.template, **(context | shown))
+        request, services, caller = console.request, console.services, console.caller
+        known = {"caller": caller, "services": services, "console": console}
+        with services.database.read(console.viewer) as session:
+            found = call(self.find, own, session=session, **known)
+        if isinstance(found, Response):
+            return found
+        context: Context = {"typed": {}, "errors": {}, "refusal": None, "problems": []}
+        context |= found | shown
+        status = context.pop("status", 422 if context["errors"] else 200)
+        if (refusal := context["refusal"]) is not None:
+            status = refusal.status
+            context |= {"problems": refusal.problems, "refusal": refusal.told}
+        page = render(
+            f"console/{self.template}",
+            account={"name": caller.name, "role": caller.role},
+            notice=context.pop("notice", None) or take_notice(request),
+            site=site_address(request, services.settings),
+            **{
+                name: value if callable(value) else to_jsonable_python(value)
+                for name, value in context.items()
+            },
+        )
+        return HTMLResponse(page, status_code=status)
 
 
 PAGES: dict[str, Page] = {}
-PUBLIC: dict[str, Any] = {}
+router = APIRouter(include_in_schema=False)
 
 
 def page(address: str, template: str, *, role: Role) -> Callable[[Declared], Declared]:
@@ -227,7 +182,12 @@ def page(address: str, template: str, *, role: Role) -> Callable[[Declared], Dec
     """
 
     def declare(find: Declared) -> Declared:
-        PAGES[address] = Page(template, role, find)
+        shown = PAGES[address] = Page(template, find)
+
+        def look(_console: Console, **given: Any) -> Response:
+            return shown.show(_console, given)
+
+        _add(address, endpoint(find, look, answer=Response, _console=CONSOLES[role]))
         return find
 
     return declare
@@ -242,26 +202,23 @@ def public_page(
     """
 
     def declare(find: Declared) -> Declared:
-        PUBLIC[address] = _open(
-            template, find, supplied("_viewer", AnybodyDep if to_all else ViewerDep)
-        )
+        def look(_services: Services, _viewer: Viewer, **given: Any) -> Response:
+            with _services.database.read(_viewer) as session:
+                found = call(find, given, session=session, services=_services, viewer=_viewer)
+            if isinstance(found, Response):
+                return found
+            status = found.pop("status", 200)
+            return HTMLResponse(render(template, **plain(found)), status_code=status)
+
+        viewer = AnybodyDep if to_all else ViewerDep
+        _add(address, endpoint(find, look, answer=Response, _services=ServicesDep, _viewer=viewer))
         return find
 
     return declare
 
 
-def _open(template: str, find: Callable[..., Any], viewer: Parameter) -> Any:
-    def look(_services: Services, _viewer: Viewer, **given: Any) -> Response:
-        with _services.database.read(_viewer) as session:
-            found = call(find, given, session=session, services=_services, viewer=_viewer)
-        if isinstance(found, Response):
-            return found
-        status = found.pop("status", 200)
-        return HTMLResponse(render(template, **plain(found)), status_code=status)
-
-    return endpoint(
-        look, [supplied("_services", ServicesDep), viewer, *requested(find)], Response, find
-    )
+def _add(address: str, look: Any) -> None:
+    router.add_api_route(address, look, response_class=HTMLResponse)
 
 
 def choices(names: Sequence[str], *, none: bool = False) -> list[tuple[str, str]]:
@@ -271,68 +228,54 @@ def choices(names: Sequence[str], *, none: bool = False) -> list[tuple[str, str]
 
 def routes() -> APIRouter:
     """The routes of every declared page, and of every form of a change."""
-    router = APIRouter(include_in_schema=False)
-    every = PUBLIC | {address: _get(shown) for address, shown in PAGES.items()}
-    for address, look in sorted(every.items()):  # "{" comes after letters: "/new" before "/{id}".
-        router.add_api_route(address, look, response_class=HTMLResponse)
-    for change in sorted(CHANGES, key=lambda change: change.form.address):
-        router.add_api_route(change.form.address, _post(change), methods=["POST"])
+    for form, make, role in FORMS:
+        router.add_api_route(form.address, _posting(form, make, CONSOLES[role]), methods=["POST"])
+    # "{" comes after letters: "/new" before "/{id}".
+    router.routes.sort(key=attrgetter("path"))
     return router
 
 
-def _get(shown: Page) -> Any:
-    def look(_console: Console, **given: Any) -> Response:
-        return shown.show(_console, given)
-
-    console = supplied("_console", CONSOLES[shown.role])
-    return endpoint(look, [console, *requested(shown.find)], Response, shown.find)
-
-
-def _post(change: Change) -> Any:
-    form = change.form
-    around = PAGES.get(form.page or form.address)
+def _posting(form: Form, make: Callable[..., Any], console: Any) -> Any:
+    """The endpoint of a form, which makes its change or shows its page again."""
+    body = signature(make).parameters.get("body")
+    model = None if body is None or body.default is None else body.annotation
+    on_page = form.page or form.address
 
     def send(_console: Console, _sent: dict[str, str], **given: Any) -> Response:
         chosen = {each: _sent.get(each, "").strip() for each in (*form.asked.values(), *form.kept)}
         arguments = given | {name: chosen[each] for name, each in form.asked.items()}
+
+        def again(**shown: Any) -> Response:
+            return PAGES[on_page].show(_console, arguments | chosen, typed=_sent, **shown)
+
         errors = {each: REQUIRED for each in form.asked.values() if not chosen[each]}
-
-        def again(
-            errors: Errors | None = None, refusal: ServerError | None = None, **shown: Any
-        ) -> Response:
-            if around is None:
-                raise refusal or ContentError(_faults(errors or {}))
-            shown |= {"errors": errors} if errors else {}
-            shown |= {"refusal": refusal} if refusal is not None else {}
-            return around.show(_console, arguments | chosen, typed=_sent, **shown)
-
-        if change.body is not None:
-            named = {form.renamed.get(name, name): name for name in change.body.model_fields}
+        if model is not None:
+            named = {form.renamed.get(name, name): name for name in model.model_fields}
             fields = {named.get(name, name): text for name, text in _sent.items()}
-            arguments["body"], wrong = read_form(change.body, form.read(fields))
+            arguments["body"], wrong = read_form(model, form.read(fields))
             errors |= {form.renamed.get(name, name): text for name, text in wrong.items()}
-        if errors:
-            return again(errors=errors)
         try:
-            with _console.services.database.write() as session:
-                made = _console.call(change.make, session, arguments)
+            if errors and on_page not in PAGES:
+                told = (f"{name.replace('_', ' ').capitalize()}: {errors[name]}" for name in errors)
+                raise ContentError(" ".join(["Nothing was changed.", *told]))
+            if errors:
+                return again(errors=errors)
+            services = _console.services
+            known = {"caller": _console.caller, "services": services, "console": _console}
+            with services.database.write() as session:
+                made = call(make, arguments, session=session, **known)
         except ServerError as error:
+            if on_page not in PAGES:
+                raise
             return again(refusal=error)
-        words, address = form.words(made, arguments), form.next_page(made, arguments)
+        done = form.done
+        words = done.format(made, **arguments) if isinstance(done, str) else done(made, **arguments)
         if form.once is not None:
             return again(notice=Notice(words, once_only=getattr(made, form.once)))
-        if not words:
-            return RedirectResponse(address, status_code=303)
-        return _console.go_on(address, Notice(words))
+        if words:
+            leave_notice(_console.request, words)
+        following = (form.to or on_page).format(made, **arguments)
+        return RedirectResponse(quote(following), status_code=303)
 
-    console = supplied("_console", CONSOLES[form.role or change.role])
-    takes = [console, supplied("_sent", FormDep)]
     known = {"body", *form.asked}
-    takes += [each for each in requested(change.make) if each.name not in known]
-    return endpoint(send, takes, Response, change.make)
-
-
-def _faults(errors: Errors) -> str:
-    """Problems of a form whose page is not shown again."""
-    told = [f"{name.replace('_', ' ').capitalize()}: {words}" for name, words in errors.items()]
-    return " ".join(["Nothing was changed.", *told])
+    return endpoint(make, send, answer=Response, without=known, _console=console, _sent=FormDep)

@@ -5,14 +5,13 @@ import re
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from finishline.rules.text import count_text
 from server.base.database import utc_now
 from server.base.errors import NotFoundError, NotSignedInError, ServerError, UsedUpError
-from server.base.models import Invitation, Token, User
+from server.base.models import Invitation, User
 from server.base.services import Services, ServicesDep, site_address
 from server.notices.messages import find_by_link
 from server.notices.outbox import give_up
@@ -21,7 +20,6 @@ from server.people import tokens
 from server.people.accounts import find_token, note_use
 from server.people.callers import (
     SIGN_IN,
-    SOURCE,
     FailedSignIns,
     Fields,
     FieldsDep,
@@ -39,10 +37,9 @@ from server.people.callers import (
 from server.people.declared import filled
 from server.people.invitations import (
     Joining,
-    find_invitation,
+    find_open,
     invitation_view,
     join,
-    require_open,
 )
 from server.people.openid import claims_of_answer, redirect_to_provider, sign_in_as
 from web.render import render
@@ -83,43 +80,36 @@ def sign_in_page(
 def sign_in(request: Request, services: ServicesDep, sent: FieldsDep) -> Response:
     """Start a session. No session's token is asked for: the browser's Origin says who sent this."""
     require_same_origin(request, services.settings)
-    address = request.client.host if request.client is not None else "unknown"
+    secret, following = sent.get("token", "").strip(), sent.get("next")
     try:
-        token = _find_token(services, sent.get("token", "").strip())
+        if not secret:
+            raise NotSignedInError("Type or paste your token. It begins with fl_.")
+        token = find_token(services.database, secret)
     except NotSignedInError as error:
-        if wait := services.of(FailedSignIns).wait_seconds(address):
-            why = f"Too many tokens were refused. Try again in {count_text(wait, 'second')}."
-            status, headers = 429, {"Retry-After": str(wait)}
-        else:
-            log.warning("a sign-in from %s was refused", address)
-            why, status, headers = error.detail, 401, {"WWW-Authenticate": "Bearer"}
-        page = _sign_in_page(request, services, sent.get("next"), error=why, status=status)
-        page.headers.update(headers)
-        return page
+        try:
+            address = services.of(FailedSignIns).count(request, "tokens were refused")
+        except UsedUpError as refused:
+            return _sign_in_page(request, services, following, error=refused)
+        log.warning("a sign-in from %s was refused", address)
+        return _sign_in_page(request, services, following, error=error)
     note_use(services.database, token)
     begin_session(request, token)
-    response = RedirectResponse(own_page(sent.get("next")), status_code=303)
+    response = RedirectResponse(own_page(following), status_code=303)
     set_mark(response, request, services.settings, token)
     return response
 
 
-def _find_token(services: Services, secret: str) -> Token:
-    if not secret:
-        raise NotSignedInError("Type or paste your token. It begins with fl_.")
-    return find_token(services.database, secret)
-
-
 @router.post("/console/sign-out")
 def sign_out(
-    request: Request, services: ServicesDep, signed_in: SignedInDep, _form: FormDep
+    request: Request, services: ServicesDep, caller: SignedInDep, _form: FormDep
 ) -> RedirectResponse:
     """End the user's sessions in every browser. With a worker's token this one alone.
 
     Such a token lies on the host of a stranger, who could sign its user out again and again.
     """
-    if signed_in.caller.is_submitter:
+    if caller.is_submitter:
         with services.database.write() as session:
-            session.get_one(User, signed_in.caller.user_id).end_sessions()
+            session.get_one(User, caller.user_id).end_sessions()
     request.session.clear()
     response = RedirectResponse(f"{SIGN_IN}?out=true", status_code=303)
     clear_mark(response, request, services.settings)
@@ -132,20 +122,21 @@ def _sign_in_page(
     following: str | None,
     *,
     signed_out: bool = False,
-    error: str | None = None,
-    status: int = 200,
+    error: ServerError | None = None,
 ) -> HTMLResponse:
     settings = services.settings
     page = render(
         "console/sign_in.html",
         next=own_page(following),
         out=signed_out,
-        error=error,
+        error=error and error.detail,
         provider=settings.oidc_name if settings.oidc_issuer is not None else None,
         registers=settings.self_registration,
         is_local=request.url.hostname in ("127.0.0.1", "localhost"),
     )
-    return HTMLResponse(page, status_code=status)
+    if error is None:
+        return HTMLResponse(page)
+    return HTMLResponse(page, status_code=error.status, headers=error.headers)
 
 
 BEGIN = SIGN_IN + "/with"
@@ -154,7 +145,16 @@ BEGUN = "provider"
 LONGEST_SECONDS = 600
 
 
-@router.get(BEGIN)
+def require_provider(services: ServicesDep) -> None:
+    """Raise NotFoundError where the settings name no provider."""
+    if services.settings.oidc_issuer is None:
+        raise NotFoundError("This server has no OpenID provider. Sign in with a token.")
+
+
+WITH_PROVIDER = [Depends(require_provider)]
+
+
+@router.get(BEGIN, dependencies=WITH_PROVIDER)
 async def begin(
     request: Request,
     services: ServicesDep,
@@ -162,7 +162,6 @@ async def begin(
     connect: bool = False,
 ) -> Response:
     """Go to the provider. A link leads here: a form that is redirected is blocked by the CSP."""
-    _require_provider(services)
     callback = site_address(request, services.settings) + CALLBACK
     response = await redirect_to_provider(request, services.settings, callback)
     begun = {"at": utc_now().timestamp(), "next": own_page(following), "connects": connect}
@@ -170,20 +169,16 @@ async def begin(
     return response
 
 
-@router.get(CALLBACK)
+@router.get(CALLBACK, dependencies=WITH_PROVIDER)
 async def come_back(request: Request, services: ServicesDep, here: bool = False) -> Response:
     """Sign in with the provider's code.
 
     A browser sends no strict cookie with a request that another site began: the first answer is a
     page of ours that asks again.
     """
-    _require_provider(services)
     if not here:
-        again = f"{CALLBACK}?{request.url.query}&here=true"
-        page = render("openid.html", address=again)
-        return HTMLResponse(
-            page, headers={"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
-        )
+        page = render("openid.html", address=f"{CALLBACK}?{request.url.query}&here=true")
+        return HTMLResponse(page, headers=SECRET)
     begun = request.session.get(BEGUN)
     if begun is None or utc_now().timestamp() - begun["at"] > LONGEST_SECONDS:
         raise NotSignedInError("This sign-in was not begun in this browser, or too long ago.")
@@ -205,28 +200,26 @@ def _sign_in(
         token, is_new = sign_in_as(
             session,
             claims,
-            connect_to=present.caller.user_id if present is not None else None,
+            connect_to=present.user_id if present is not None else None,
             may_register=settings.self_registration,
         )
     response = RedirectResponse("/account" if is_new else begun["next"], status_code=303)
-    words = f"You can sign in with {settings.oidc_name} from now on."
-    if present is None:
-        begin_session(request, token)
-        set_mark(response, request, settings, token)
-        words = f"Welcome, {token.user.name}. Make a token below to submit from a terminal."
-    if is_new or present is not None:
-        leave_notice(request, Notice(words))
+    if present is not None:
+        leave_notice(request, f"You can sign in with {settings.oidc_name} from now on.")
+        return response
+    begin_session(request, token)
+    set_mark(response, request, settings, token)
+    if is_new:
+        welcome = f"Welcome, {token.user.name}. Make a token below to submit from a terminal."
+        leave_notice(request, welcome)
     return response
 
 
-def _require_provider(services: Services) -> None:
-    if services.settings.oidc_issuer is None:
-        raise NotFoundError("This server has no OpenID provider. Sign in with a token.")
-
-
 JOIN = "/join/{code}"
-# The address of this page makes an account, so no referrer gives it to other sites.
-UNTOLD = {"Referrer-Policy": "same-origin", "Cache-Control": "no-store"}
+# The address of such a page can do something, so no referrer gives it to other sites. A browser
+# that sends no referrer leaves the Origin out of a form too.
+SECRET = {"Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
+SECRET_FORM = SECRET | {"Referrer-Policy": "same-origin"}
 
 
 @router.get(JOIN)
@@ -235,8 +228,8 @@ def join_page(code: str, request: Request, services: ServicesDep) -> HTMLRespons
     try:
         found = _find_open(request, services, code)
     except ServerError as error:
-        return _closed(code, error)
-    return _join_form(code, found, {"name": found.name or ""})
+        return _join_page(code, None, refusal=error)
+    return _join_page(code, found, {"name": found.name or ""})
 
 
 @router.post(JOIN)
@@ -246,69 +239,57 @@ def join_with(code: str, request: Request, services: ServicesDep, sent: FieldsDe
     No session's token is asked for: the browser's Origin says who sent this.
     """
     require_same_origin(request, services.settings)
+    found = None
     try:
         found = _find_open(request, services, code)
+        wanted, errors = read_form(Joining, filled(sent))
+        if wanted is None:
+            return _join_page(code, found, sent, errors)
+        with services.database.write() as session:
+            made = join(session, code, wanted)
     except ServerError as error:
-        return _closed(code, error)
-    wanted, errors = read_form(Joining, filled(sent))
-    if wanted is None:
-        return _join_form(code, found, sent, errors)
-    try:
-        return _join(request, services, code, wanted)
-    except ServerError as error:
-        if not error.problems:
-            return _closed(code, error)
-        return _join_form(code, found, sent, {one["field"]: error.detail for one in error.problems})
-
-
-def _join(request: Request, services: Services, code: str, wanted: Joining) -> Response:
-    with services.database.write() as session:
-        made = join(session, code, wanted, source=SOURCE)
+        if error.problems:
+            errors = {one["field"]: error.detail for one in error.problems}
+            return _join_page(code, found, sent, errors)
+        return _join_page(code, None, refusal=error)
     begin_session(request, made.token)
-    name = made.token.user.name
-    told = f"Welcome, {name}. This is your first token: you sign in and submit with it."
+    told = f"Welcome, {wanted.name}. This is your first token: you sign in and submit with it."
     console = Console(services, get_signed_in(request, services), request)
     response = PAGES[tokens.ACCOUNT].show(console, {}, notice=Notice(told, once_only=made.secret))
-    response.headers.update(UNTOLD)
+    response.headers.update(SECRET_FORM)
     set_mark(response, request, services.settings, made.token)
     return response
 
 
 def _find_open(request: Request, services: Services, code: str) -> Invitation:
     """The open link of a code. Raises NotFoundError, ConflictError, UsedUpError for guesses."""
-    address = request.client.host if request.client is not None else "unknown"
     try:
         with services.database.read() as session:
-            found = find_invitation(session, code)
-            require_open(found)
-    except NotFoundError as error:
-        if wait := services.of(FailedSignIns).wait_seconds(address):
-            why = f"Too many unknown links. Try again in {count_text(wait, 'second')}."
-            raise UsedUpError(why, measure="links", retry_seconds=wait) from error
+            return find_open(session, code)
+    except NotFoundError:
+        address = services.of(FailedSignIns).count(request, "unknown links")
         log.warning("an unknown link to join was opened from %s", address)
         raise
-    return found
 
 
-def _join_form(
-    code: str, found: Invitation, typed: Fields, errors: Errors | None = None
+def _join_page(
+    code: str,
+    found: Invitation | None,
+    typed: Fields | None = None,
+    errors: Errors | None = None,
+    refusal: ServerError | None = None,
 ) -> HTMLResponse:
-    link = invitation_view(found).model_dump(mode="json")
-    return _join_page(
-        422 if errors else 200, code=code, link=link, typed=typed, errors=errors or {}
+    page = render(
+        "join.html",
+        code=code,
+        link=found and invitation_view(found).model_dump(mode="json"),
+        typed=typed or {},
+        errors=errors or {},
+        refusal=refusal and refusal.told,
     )
-
-
-def _closed(code: str, error: ServerError) -> HTMLResponse:
-    page = _join_page(error.status, code=code, link=None, typed={}, errors={}, refusal=error.told)
-    if isinstance(error, UsedUpError):
-        page.headers["Retry-After"] = str(error.retry_seconds)
-    return page
-
-
-def _join_page(status: int, *, refusal: str | None = None, **context: Any) -> HTMLResponse:
-    page = render("join.html", refusal=refusal, **context)
-    return HTMLResponse(page, status_code=status, headers=UNTOLD)
+    if refusal is not None:
+        return HTMLResponse(page, refusal.status, SECRET_FORM | refusal.headers)
+    return HTMLResponse(page, 422 if errors else 200, SECRET_FORM)
 
 
 @router.get("/mail/{purpose}/{link}")
@@ -336,7 +317,4 @@ def follow_mail(purpose: str, link: str, services: ServicesDep) -> Response:
 
 def _mail_page(address: str, purpose: str, *, done: bool) -> HTMLResponse:
     page = render("mail_link.html", address=address, purpose=purpose, done=done)
-    # The address of this page can end the subscription, so no referrer gives it to other sites.
-    return HTMLResponse(
-        page, headers={"Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
-    )
+    return HTMLResponse(page, headers=SECRET)

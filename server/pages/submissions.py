@@ -274,7 +274,7 @@ def request_page(
 ) -> Context:
     """The runs and the cost of a verification, before it is requested."""
     submission = find_submission(session, submission_id)
-    caller = get_signed_in(request, services).caller
+    caller = get_signed_in(request, services)
     kind = kind or kind_that_checks(submission)
     benchmark, claim = definition(session, submission.benchmark_sha256), claim_of(submission)
     return {
@@ -299,8 +299,7 @@ def _for_its_owner(
     until = None
     if submission.embargoed:
         until = current_dates(session, submission.benchmark_id).embargo_until
-    signed_in = signed_in_or_none(request, services)
-    caller = signed_in.caller if signed_in is not None else None
+    caller = signed_in_or_none(request, services)
     may = caller is not None and may_withdraw(caller, submission)
     organises = caller is not None and caller.is_organiser
     unable, package = None, submission.trained_package

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated, Any
 
 import orjson
@@ -26,7 +25,7 @@ from server.people.callers import Caller
 from server.people.declared import Routes
 
 Values = dict[str, Any]
-TRIGGER = "audit_log_refuses"
+TRIGGER, SWITCHES = "audit_log_refuses", ("DISABLE", "ENABLE")
 # The fields of a record that may name a person.
 REDACTED = ("actor", "subject_id", "reason", "before", "after")
 
@@ -66,24 +65,27 @@ def record(
     head = read_head(session)
     if actor.source is not None:
         after = (after or {}) | {"source": actor.source}
+    now = utc_now()
     row: Values = {
         "id": head.id + 1,
-        "at": utc_now(),
+        "at": now,
         "actor_id": actor.user_id,
         "actor": actor.name,
         "action": action,
         "subject_kind": subject.kind,
         "subject_id": subject.id,
         "reason": reason,
-        "before": _plain(before),
-        "after": _plain(after),
+        "before": None if before is None else orjson.loads(orjson.dumps(before)),
+        "after": None if after is None else orjson.loads(orjson.dumps(after)),
         "previous_sha256": head.sha256,
     }
-    row["sha256"] = record_sha256(row | {"at": moment_text(row["at"])})
+    row["sha256"] = record_sha256(row | {"at": moment_text(now)})
     written = AuditRecord(**row)
     session.add(written)
     session.flush()
-    _tell_day_end(session, head, row["at"])
+    last = session.get(AuditRecord, head.id)
+    if last is not None and last.at.date() < now.date():  # The first record of a day (UTC).
+        emit(session, AuditDayEnded(head.id, head.sha256, last.at))
     return written
 
 
@@ -162,23 +164,12 @@ def _shown(values: Values) -> Values:
     }
 
 
-def _tell_day_end(session: Session, head: Head, now: datetime) -> None:
-    """Emit the head before the first record of a day (UTC)."""
-    at = session.scalar(select(AuditRecord.at).where(AuditRecord.id == head.id))
-    if at is not None and at.date() < now.date():
-        emit(session, AuditDayEnded(head.id, head.sha256, at))
-
-
 def read_head(reader: Session | Connection) -> Head:
     """Last record. For an empty log a head with id 0."""
     last = reader.execute(
         select(AuditRecord.id, AuditRecord.sha256).order_by(AuditRecord.id.desc()).limit(1)
     ).first()
     return Head(last.id, last.sha256) if last is not None else Head(0, FIRST_PREVIOUS)
-
-
-def _plain(values: Values | None) -> Values | None:
-    return None if values is None else orjson.loads(orjson.dumps(values))
 
 
 ROWS_AT_ONCE = 1000
@@ -228,16 +219,14 @@ def redact(session: Session, rename: Callable[[Any], Any]) -> dict[int, str]:
 def _changeable(session: Session) -> Iterator[None]:
     """Take away the trigger that refuses changes of records, and put it back."""
     if session.get_bind().dialect.name == "postgresql":
-        session.execute(text(f"ALTER TABLE audit_log DISABLE TRIGGER {TRIGGER}"))
-        yield
-        session.execute(text(f"ALTER TABLE audit_log ENABLE TRIGGER {TRIGGER}"))
-        return
-    name = f"{TRIGGER}_update"
-    made = text("SELECT sql FROM sqlite_master WHERE type = 'trigger' AND name = :name")
-    trigger = session.scalars(made, {"name": name}).one()
-    session.execute(text(f"DROP TRIGGER {name}"))
+        drop, make = (f"ALTER TABLE audit_log {each} TRIGGER {TRIGGER}" for each in SWITCHES)
+    else:
+        name = f"{TRIGGER}_update"
+        kept = text("SELECT sql FROM sqlite_master WHERE type = 'trigger' AND name = :name")
+        drop, make = f"DROP TRIGGER {name}", session.scalars(kept, {"name": name}).one()
+    session.execute(text(drop))
     yield
-    session.execute(text(trigger))
+    session.execute(text(make))
 
 
 class AuditRecordView(Schema):

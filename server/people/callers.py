@@ -23,9 +23,10 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.sessions import SessionMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from finishline.rules.text import count_text
 from server.base.database import utc_now
-from server.base.errors import NotAllowedError, NotSignedInError
-from server.base.http import note, note_signed_in
+from server.base.errors import NotAllowedError, NotSignedInError, UsedUpError
+from server.base.http import note_signed_in
 from server.base.models import Token
 from server.base.services import Services, ServicesDep
 from server.base.settings import Settings
@@ -95,12 +96,6 @@ SecretDep = Annotated[str, Depends(bearer_secret)]
 
 def get_caller(services: ServicesDep, secret: SecretDep) -> Caller:
     """Caller of the request's bearer token. Raises NotSignedInError for an invalid one."""
-    caller = _caller_with(secret, services)
-    note(user_id=caller.user_id)
-    return caller
-
-
-def _caller_with(secret: str, services: Services) -> Caller:
     token = find_token(services.database, secret)
     note_signed_in(secret, token.role, token.user_id)
     note_use(services.database, token)
@@ -176,14 +171,6 @@ def is_secure(request: Request, settings: Settings) -> bool:
     return request.url.scheme == "https"
 
 
-@dataclass(frozen=True)
-class SignedIn:
-    """A signed-in browser."""
-
-    caller: Caller
-    ends_at: datetime
-
-
 def begin_session(request: Request, token: Token) -> None:
     """Sign a browser in with a stored token. The earlier content of its cookie is gone.
 
@@ -205,13 +192,6 @@ def ends_at(request: Request) -> datetime:
     """Time at which a session ends without further pages."""
     seen, began = (datetime.fromtimestamp(request.session[name], UTC) for name in ("seen", "began"))
     return min(seen + IDLE, began + LONGEST)
-
-
-def note_page(request: Request) -> None:
-    """Prolong a session, at most once a minute."""
-    now = utc_now().timestamp()
-    if now - request.session["seen"] > SEEN_EVERY.total_seconds():
-        request.session["seen"] = now
 
 
 def set_mark(response: Response, request: Request, settings: Settings, token: Token) -> None:
@@ -239,9 +219,9 @@ class Notice:
     once_only: str | None = field(default=None, repr=False)
 
 
-def leave_notice(request: Request, notice: Notice) -> None:
-    """Put a notice for the next page into the session, but never its secret."""
-    request.session[NOTICE] = notice.text[:LONGEST_NOTICE]
+def leave_notice(request: Request, text: str) -> None:
+    """Put a notice for the next page into the session. No secret belongs there."""
+    request.session[NOTICE] = text[:LONGEST_NOTICE]
 
 
 def take_notice(request: Request) -> Notice | None:
@@ -263,21 +243,16 @@ def require_same_origin(request: Request, settings: Settings) -> None:
         raise NotAllowedError(
             "The browser does not say which page sent this form (no Origin); nothing was changed."
         )
-    if origin is not None and origin not in own_origins(request, settings):
+    scheme = "https" if is_secure(request, settings) else request.url.scheme
+    own = {f"{scheme}://{request.headers.get('host', '')}"}
+    if settings.public_url:
+        public = urlsplit(settings.public_url)
+        own.add(f"{public.scheme}://{public.netloc}")
+    if origin is not None and origin not in own:
         raise NotAllowedError(
             f"This form was sent by a page of {origin[:200]}, which is not this server; nothing "
             "was changed. Behind a proxy set FINISHLINE_PUBLIC_URL to the address browsers use."
         )
-
-
-def own_origins(request: Request, settings: Settings) -> set[str]:
-    """Origins of our pages: the request's own address, and the public address if it is set."""
-    scheme = "https" if is_secure(request, settings) else request.url.scheme
-    own = {f"{scheme}://{request.headers.get('host', '')}"}
-    if not settings.public_url:
-        return own
-    public = urlsplit(settings.public_url)
-    return own | {f"{public.scheme}://{public.netloc}"}
 
 
 FAILURES = parse("10/5 minutes")
@@ -291,14 +266,18 @@ class FailedSignIns:
         self._storage = MemoryStorage()
         self._window = MovingWindowRateLimiter(self._storage)
 
-    def wait_seconds(self, address: str) -> int:
-        """Count a failure. Seconds until the next try where there were too many, else 0."""
+    def count(self, request: Request, what: str) -> str:
+        """Count a failure of an address, which is returned. Raises UsedUpError after too many."""
+        address = request.client.host if request.client is not None else "unknown"
         if len(self._storage.events) >= MOST_ADDRESSES:
             self._storage.reset()
         network = network_of(address)
-        if self._window.hit(FAILURES, network):
-            return 0
-        return max(1, ceil(self._window.get_window_stats(FAILURES, network).reset_time - time()))
+        if not self._window.hit(FAILURES, network):
+            reset = self._window.get_window_stats(FAILURES, network).reset_time
+            wait = max(1, ceil(reset - time()))
+            told = f"Too many {what}. Try again in {count_text(wait, 'second')}."
+            raise UsedUpError(told, measure="sign-ins", retry_seconds=wait)
+        return address
 
 
 def network_of(address: str) -> str:
@@ -323,8 +302,8 @@ MOST_FIELDS = 100
 Fields = dict[str, str]
 
 
-def signed_in_or_none(request: Request, services: Services) -> SignedIn | None:
-    """Session of this browser, or None. Its token and user are looked up each time."""
+def signed_in_or_none(request: Request, services: Services) -> Caller | None:
+    """Whose session this browser has, or None. Its token and user are looked up each time."""
     key = session_key(request.scope)
     if key is None or ends_at(request) <= utc_now():
         return None
@@ -334,19 +313,21 @@ def signed_in_or_none(request: Request, services: Services) -> SignedIn | None:
         return None
     note_signed_in(str(key), token.role, token.user_id)
     note_use(services.database, token)
-    return SignedIn(
-        caller=caller_of(token, source=SOURCE),
-        ends_at=ends_at(request),
-    )
+    return caller_of(token, source=SOURCE)
 
 
-def get_signed_in(request: Request, services: ServicesDep) -> SignedIn:
-    """Require a session: without one a page redirects to the sign-in, and a form is refused."""
-    found = signed_in_or_none(request, services)
-    if found is None:
+def get_signed_in(request: Request, services: ServicesDep) -> Caller:
+    """Require a session: without one a page redirects to the sign-in, and a form is refused.
+
+    A page prolongs it, at most once a minute.
+    """
+    caller = signed_in_or_none(request, services)
+    if caller is None:
         raise sign_in_first(request)
-    note_page(request)
-    return found
+    now = utc_now().timestamp()
+    if now - request.session["seen"] > SEEN_EVERY.total_seconds():
+        request.session["seen"] = now
+    return caller
 
 
 def sign_in_first(request: Request) -> HTTPException | NotSignedInError:
@@ -361,19 +342,21 @@ def sign_in_first(request: Request) -> HTTPException | NotSignedInError:
     return HTTPException(303, "Sign in first.", headers={"Location": address})
 
 
-SignedInDep = Annotated[SignedIn, Depends(get_signed_in)]
+SignedInDep = Annotated[Caller, Depends(get_signed_in)]
 
 
 async def read_fields(request: Request) -> Fields:
-    """Read the text fields of a form, with the browser's line ends normalised."""
+    """Read the text fields of a form, with the browser's line ends normalised.
+
+    A form may name an encoding that has half characters: neither a page nor a hash can be made of
+    one.
+    """
     form = await request.form(max_files=0, max_fields=MOST_FIELDS)
-    return {name: _readable(value) for name, value in form.items() if isinstance(value, str)}
-
-
-def _readable(text: str) -> str:
-    # A form may name an encoding that has half characters: neither a page nor a hash
-    # can be made of one.
-    return text.encode(errors="replace").decode().replace("\r\n", "\n")
+    return {
+        name: value.encode(errors="replace").decode().replace("\r\n", "\n")
+        for name, value in form.items()
+        if isinstance(value, str)
+    }
 
 
 FieldsDep = Annotated[Fields, Depends(read_fields)]
@@ -403,24 +386,25 @@ def viewer_for(caller: Caller) -> Viewer:
     return Viewer(user_ids=(caller.user_id,), organisation_id=organisation_id)
 
 
+def _sent_secret(request: Request) -> str | None:
+    sent = request.headers.get("authorization", "")
+    return sent[len(BEARER) :].strip() if sent.lower().startswith(BEARER) else None
+
+
 def get_viewer(request: Request, services: ServicesDep) -> Viewer:
     """Viewer of the request's token or session, or an anonymous one.
 
     A request with an invalid token is anonymous: public data is shown to everybody.
     """
     secret = _sent_secret(request)
-    if secret is None:
-        signed_in = signed_in_or_none(request, services)
-        return ANYBODY if signed_in is None else viewer_for(signed_in.caller)
     try:
-        return viewer_for(_caller_with(secret, services))
+        if secret is None:
+            caller = signed_in_or_none(request, services)
+        else:
+            caller = get_caller(services, secret)
     except NotSignedInError:
         return ANYBODY
-
-
-def _sent_secret(request: Request) -> str | None:
-    sent = request.headers.get("authorization", "")
-    return sent[len(BEARER) :].strip() if sent.lower().startswith(BEARER) else None
+    return ANYBODY if caller is None else viewer_for(caller)
 
 
 ViewerDep = Annotated[Viewer, Depends(get_viewer)]
@@ -459,26 +443,21 @@ class Membership:
         self._open = OPEN | metrics | {SIGN_IN}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and not self._is_open(scope["path"]):
-            await run_in_threadpool(require_member, Request(scope), self._services)
+        is_open = scope["type"] != "http" or scope["path"] in self._open
+        if not is_open and not scope["path"].startswith(OPEN_UNDER):
+            await run_in_threadpool(self._require_member, Request(scope))
         await self._app(scope, receive, send)
 
-    def _is_open(self, path: str) -> bool:
-        return path in self._open or path.startswith(OPEN_UNDER)
-
-
-def require_member(request: Request, services: Services) -> None:
-    """Raise NotSignedInError, or a redirect to the sign-in, without a valid token or session."""
-    secret = _sent_secret(request)
-    if secret is not None:
-        find_token(services.database, secret)
-    elif signed_in_or_none(request, services) is None:
-        if is_page(request.url.path):
-            raise sign_in_first(request)
-        raise NotSignedInError(
-            "Only members read this server: send the header 'Authorization: Bearer …' with your "
-            "API token, or sign in at /console/sign-in."
-        )
+    def _require_member(self, request: Request) -> None:
+        if (secret := _sent_secret(request)) is not None:
+            find_token(self._services.database, secret)
+        elif signed_in_or_none(request, self._services) is None:
+            if is_page(request.url.path):
+                raise sign_in_first(request)
+            raise NotSignedInError(
+                "Only members read this server: send the header 'Authorization: Bearer …' with "
+                "your API token, or sign in at /console/sign-in."
+            )
 
 
 def is_page(path: str) -> bool:

@@ -1,20 +1,17 @@
 """Changes and reads declared once: a function is the API's route and the console's form."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import Any, Literal, TypeVar
-from urllib.parse import quote
 
 from fastapi import APIRouter
-from pydantic import BaseModel
 
 from server.base.services import ServicesDep
 from server.people.callers import (
     AdminDep,
     AnybodyDep,
-    Caller,
     CallerDep,
     Fields,
     OrganiserDep,
@@ -35,7 +32,6 @@ CALLERS: dict[Role, Any] = {
 # Arguments of a declared function that no request carries.
 SUPPLIED = ("session", "caller", "services", "console", "viewer")
 Declared = TypeVar("Declared", bound=Callable[..., Any])
-Given = dict[str, Any]
 
 
 def filled(fields: Mapping[str, str]) -> dict[str, str]:
@@ -67,33 +63,9 @@ class Form:
     kept: tuple[str, ...] = ()
     role: Role | None = None
 
-    def words(self, made: Any, given: Given) -> str:
-        """The sentence that tells of the change."""
-        if callable(self.done):
-            return self.done(made, **given)
-        return self.done.format(made, **given)
 
-    def next_page(self, made: Any, given: Given) -> str:
-        """The address to go to once the change is made."""
-        return quote((self.to or self.page or self.address).format(made, **given))
-
-
-@dataclass(frozen=True)
-class Change:
-    """A declared change: its function, its role, and its form."""
-
-    make: Callable[..., Any]
-    role: Role
-    form: Form
-
-    @property
-    def body(self) -> type[BaseModel] | None:
-        """The model of its body, None without one that its form fills in."""
-        given = signature(self.make).parameters.get("body")
-        return None if given is None or given.default is None else given.annotation
-
-
-CHANGES: list[Change] = []
+# Each form, with its change and the role that may make it.
+FORMS: list[tuple[Form, Callable[..., Any], Role]] = []
 
 
 class Routes(APIRouter):
@@ -114,10 +86,15 @@ class Routes(APIRouter):
         """
 
         def declare(make: Declared) -> Declared:
+            def change(_services: Any, _caller: Any, **given: Any) -> Any:
+                database = _services.database
+                with database.write_beside() if beside else database.write() as session:
+                    return call(make, given, session=session, caller=_caller, services=_services)
+
             if path is not None:
-                run = _changing(make, role, beside)
+                run = endpoint(make, change, _services=ServicesDep, _caller=CALLERS[role])
                 self.add_api_route(path, run, methods=[method], status_code=status)
-            CHANGES.extend(Change(make, role, form) for form in forms)
+            FORMS.extend((form, make, form.role or role) for form in forms)
             return make
 
         return declare
@@ -129,59 +106,54 @@ class Routes(APIRouter):
 
         With `to_all` it shows the same to everybody.
         """
+        reader = CALLERS[role] if role is not None else AnybodyDep if to_all else ViewerDep
 
         def declare(find: Declared) -> Declared:
-            self.add_api_route(path, _reading(find, role, to_all), methods=["GET"], **route)
+            def look_up(_services: Any, _reader: Any, **given: Any) -> Any:
+                viewer = _reader if role is None else viewer_for(_reader)
+                known = {"caller": _reader, "viewer": viewer, "services": _services}
+                with _services.database.read(viewer) as session:
+                    return call(find, given, session=session, **known)
+
+            run = endpoint(find, look_up, _services=ServicesDep, _reader=reader)
+            self.add_api_route(path, run, methods=["GET"], **route)
             return find
 
         return declare
 
 
-def requested(make: Callable[..., Any]) -> list[Parameter]:
-    """The arguments of a declared function that a request carries."""
-    return [each for each in signature(make).parameters.values() if each.name not in SUPPLIED]
-
-
-def call(declared: Callable[..., Any], given: Given, **known: Any) -> Any:
+def call(declared: Callable[..., Any], given: Mapping[str, Any], **known: Any) -> Any:
     """Call a declared function with its request, and with those known values that it takes."""
     takes = signature(declared).parameters
     return declared(**given, **{name: each for name, each in known.items() if name in takes})
 
 
-def supplied(name: str, annotation: Any) -> Parameter:
-    """An argument that FastAPI supplies."""
-    return Parameter(name, Parameter.KEYWORD_ONLY, annotation=annotation)
-
-
 def endpoint(
-    run: Callable[..., Any], takes: list[Parameter], answer: Any, of: Callable[..., Any]
+    declared: Callable[..., Any],
+    run: Callable[..., Any],
+    *,
+    answer: Any = None,
+    without: Collection[str] = (),
+    **supplied: Any,
 ) -> Any:
-    """A function as FastAPI's endpoint, with the name and words of a declared function."""
-    named = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in takes]
-    made = wraps(of)(run)
-    made.__signature__ = Signature(named, return_annotation=answer)  # type: ignore[attr-defined]
+    """Make FastAPI's endpoint of `run`, with the name and words of a declared function.
+
+    It takes the values that dependencies supply, and what a request carries of the function's
+    arguments, `without` some.
+    """
+    own = signature(declared)
+    takes = [
+        *(
+            Parameter(name, Parameter.KEYWORD_ONLY, annotation=kind)
+            for name, kind in supplied.items()
+        ),
+        *(
+            each.replace(kind=Parameter.KEYWORD_ONLY)
+            for name, each in own.parameters.items()
+            if name not in SUPPLIED and name not in without
+        ),
+    ]
+    made = wraps(declared)(run)
+    returned = answer or own.return_annotation
+    made.__signature__ = Signature(takes, return_annotation=returned)  # type: ignore[attr-defined]
     return made
-
-
-def _changing(make: Callable[..., Any], role: Role, beside: bool) -> Any:
-    def change(_services: Any, _caller: Caller, **given: Any) -> Any:
-        database = _services.database
-        with database.write_beside() if beside else database.write() as session:
-            return call(make, given, session=session, caller=_caller, services=_services)
-
-    own = [supplied("_services", ServicesDep), supplied("_caller", CALLERS[role])]
-    return endpoint(change, own + requested(make), signature(make).return_annotation, make)
-
-
-def _reading(find: Callable[..., Any], role: Role | None, to_all: bool) -> Any:
-    def look_up(_services: Any, _reader: Any, **given: Any) -> Any:
-        viewer = _reader if role is None else viewer_for(_reader)
-        with _services.database.read(viewer) as session:
-            return call(
-                find, given, session=session, caller=_reader, viewer=viewer, services=_services
-            )
-
-    unknown = AnybodyDep if to_all else ViewerDep
-    reader = supplied("_reader", unknown if role is None else CALLERS[role])
-    own = [supplied("_services", ServicesDep), reader]
-    return endpoint(look_up, own + requested(find), signature(find).return_annotation, find)

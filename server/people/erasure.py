@@ -3,15 +3,15 @@
 Results stay with their files, and hashes (decision 0024).
 """
 
-import hashlib
 import re
 import secrets
 from collections.abc import Callable, Mapping
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
-from sqlalchemy import and_, delete, select, update
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy import delete, select, update
+from sqlalchemy.orm import InstrumentedAttribute, Session, lazyload, load_only
 
 from server.base.board_versions import raise_all_board_versions
 from server.base.database import utc_now
@@ -33,7 +33,7 @@ from server.base.models import (
     Verification,
     WorkerRow,
 )
-from server.people.accounts import FORMER
+from server.people.accounts import FORMER, hash_token
 from server.people.audit import Subject, record, redact
 from server.people.callers import Caller
 from server.people.declared import Form, Routes
@@ -74,26 +74,18 @@ Rename = Callable[[Any], Any]
 )
 def ask_erasure(session: Session, caller: Caller) -> None:
     """Note that a person asks for their erasure. An admin decides."""
-    if asked_at(session, caller.name) is None:
-        subject = Subject("user", caller.name)
-        record(session, caller, ASKED, subject)
+    if caller.name not in erasures_asked(session):
+        record(session, caller, ASKED, Subject("user", caller.name))
 
 
-def asked_at(session: Session, name: str) -> datetime | None:
-    """Time at which somebody asked for their erasure."""
-    return session.scalar(
-        select(AuditRecord.at)
-        .where(AuditRecord.action == ASKED, AuditRecord.subject_id == name)
-        .order_by(AuditRecord.id)
-        .limit(1)
-    )
-
-
-def erasures_asked(session: Session) -> list[str]:
-    """Names of everybody who asked for their erasure, the first first."""
-    asked = select(AuditRecord.subject_id).where(AuditRecord.action == ASKED)
-    names = session.scalars(asked.order_by(AuditRecord.id))
-    return [name for name in dict.fromkeys(names) if not FORMER.fullmatch(name)]
+def erasures_asked(session: Session) -> dict[str, datetime]:
+    """Names of everybody who asked for their erasure, and when they first did, the first first."""
+    asked = select(AuditRecord.subject_id, AuditRecord.at).where(AuditRecord.action == ASKED)
+    found: dict[str, datetime] = {}
+    for name, at in session.execute(asked.order_by(AuditRecord.id)):
+        if not FORMER.fullmatch(name):
+            found.setdefault(name, at)
+    return found
 
 
 @router.command(
@@ -119,51 +111,46 @@ def erase_user(session: Session, caller: Caller, user_name: str, body: UserErasu
         raise ConflictError("Only another admin can erase your account.")
     if user.name == former:
         raise ConflictError(f"{user_name} is erased already.")
-    rename = _rename(session, user, former)
+    rename = _renaming(session, user, former)
     raise_all_board_versions(session)
     _end_access(session, user)
     user.name, user.email, user.display_name = former, None, None
     user.issuer = user.subject = None
     user.disabled_at = user.disabled_at or utc_now()
-    session.flush()
     for column in COLUMNS:
-        _rewrite(session, column, rename)
+        written = select(column.class_).where(column.is_not(None))
+        for row in session.scalars(written.options(load_only(column), lazyload("*"))):
+            value = getattr(row, column.key)
+            if (renamed := rename(value)) != value:
+                setattr(row, column.key, renamed)
     for kept in session.scalars(select(Evidence)):
         kept.submission = _renamed(kept.submission, rename, {user_name: former})
     changed = redact(session, rename)
     after = {"records": {str(number): sha256 for number, sha256 in changed.items()}}
-    subject = Subject("user", former)
-    record(session, caller, "user.erase", subject, after=after)
+    record(session, caller, "user.erase", Subject("user", former), after=after)
     return get_user(session, caller, former)
 
 
-def _display_names(session: Session, user: User) -> set[str]:
-    """Names that readers saw a person by, but for those that others have by now."""
+def _renaming(session: Session, user: User, former: str) -> Rename:
+    """Renames a person in a value: by their name, their address, and names that readers saw.
+
+    Names that others have by now stay, and of "alice" in the name "alice b" nothing is theirs.
+    """
     records = session.execute(
         select(AuditRecord.before, AuditRecord.after).where(
             AuditRecord.subject_kind == "user", AuditRecord.subject_id == user.name
         )
     )
     shown = {(values or {}).get("display_name") for record in records for values in record}
-    others = session.scalars(select(User.display_name).where(User.id != user.id))
-    return {name for name in shown | {user.display_name} if name} - {*others, user.name}
-
-
-def _rename(session: Session, user: User, former: str) -> Rename:
-    names = (user.name, *_display_names(session, user))
-    others = select(User.name, User.display_name).where(User.id != user.id)
-    everybody = {
-        *names,
-        *(one for row in session.execute(others) for one in row if one),
-        *session.scalars(select(Organisation.name)),
-    }
-    # Of "alice" in the name "alice b" nothing is theirs.
-    longer = sorted(
-        (one for one in everybody if any(name in one for name in names)), key=len, reverse=True
-    )
-    words = re.compile(
-        rf"(?<![\w@.-])(?:{'|'.join(re.escape(one) for one in longer)})(?![\w@-]|\.\w)"
-    )
+    of_others = session.execute(
+        select(User.name, User.display_name).where(User.id != user.id)
+    ).all()
+    names = (shown | {user.display_name}) - {display_name for _, display_name in of_others}
+    names = {user.name, *filter(None, names)}
+    everybody = {*names, *session.scalars(select(Organisation.name)), *chain(*of_others)} - {None}
+    longer = [one for one in everybody if any(name in one for name in names)]
+    either = "|".join(map(re.escape, sorted(longer, key=len, reverse=True)))
+    words = re.compile(rf"(?<![\w@.-])(?:{either})(?![\w@-]|\.\w)")
     email = user.email
 
     def rename(value: Any) -> Any:
@@ -180,32 +167,14 @@ def _rename(session: Session, user: User, former: str) -> Rename:
 def _end_access(session: Session, user: User) -> None:
     user.end_sessions()
     receivers = select(Receiver.id).where(Receiver.user_id == user.id)
-    for gone in (
-        delete(Message).where(Message.receiver_id.in_(receivers)),
-        delete(Receiver).where(Receiver.user_id == user.id),
-    ):
-        session.execute(gone)
+    session.execute(delete(Message).where(Message.receiver_id.in_(receivers)))
+    session.execute(delete(Receiver).where(Receiver.user_id == user.id))
     now = utc_now()
     for token in session.scalars(select(Token).where(Token.user_id == user.id)):
         token.revoked_at, token.label = token.revoked_at or now, None
-        token.token_sha256 = hashlib.sha256(secrets.token_bytes(32)).hexdigest()
-    session.execute(
-        update(Invitation)
-        .where(Invitation.made_by == user.id, Invitation.revoked_at.is_(None))
-        .values(revoked_at=now)
-    )
-
-
-def _rewrite(session: Session, column: InstrumentedAttribute[Any], rename: Rename) -> None:
-    table = column.class_.__table__
-    keys = tuple(table.primary_key.columns)
-    source = table.columns[column.key]
-    there = select(*keys, source).where(source.is_not(None)).order_by(*keys)
-    for *key, value in session.execute(there).all():
-        renamed = rename(value)
-        if renamed != value:
-            row = and_(*(part == known for part, known in zip(keys, key, strict=True)))
-            session.execute(update(table).where(row).values({source.name: renamed}))
+        token.token_sha256 = hash_token(secrets.token_urlsafe(32))
+    links = update(Invitation).where(Invitation.made_by == user.id)
+    session.execute(links.where(Invitation.revoked_at.is_(None)).values(revoked_at=now))
 
 
 def _renamed(part: dict[str, Any], rename: Rename, account: Mapping[str, str]) -> dict[str, Any]:

@@ -36,14 +36,14 @@ from server.people.accounts import (
     require_new_name,
 )
 from server.people.audit import audited, record_new
-from server.people.callers import Caller, caller_of
+from server.people.callers import SOURCE, Caller, caller_of
 from server.people.declared import Form, Routes
 from server.people.tokens import may_give, record_new_token
 from server.people.users import (
     DisplayName,
     Email,
     UserName,
-    find_organisation,
+    organisation_id,
     set_display_name,
 )
 
@@ -51,7 +51,7 @@ router = Routes(tags=["users"])
 InvitationId = Annotated[int, Path(ge=1, le=2**31 - 1)]
 CONSOLE = "/console/invitations"
 
-USUAL_DAYS = 7
+USUAL_DAYS, LONGEST_DAYS = 7, 366
 UNKNOWN = (
     "The workers here have no memory cgroup, so they train no code of those who join until an "
     "organiser approves each of them. If you know who joins, revoke this link and make one for "
@@ -60,12 +60,6 @@ UNKNOWN = (
 TOKEN_LIFETIME = timedelta(days=365)
 CODE = re.compile(r"([1-9][0-9]{0,8})-([A-Za-z0-9_-]{32})")
 ASK = "Ask whoever sent it to you for another one."
-
-
-LONGEST_LINK_DAYS = 366
-
-
-MOST_USES = 1000
 
 
 class InvitationCreate(Body):
@@ -79,7 +73,7 @@ class InvitationCreate(Body):
     model_config = example(uses=200, last_day="2027-02-01", mail_domain="uni.example")
 
     role: Role = "submitter"
-    uses: Annotated[int, Field(ge=1, le=MOST_USES), NO_FLAG] = 1
+    uses: Annotated[int, Field(ge=1, le=1000), NO_FLAG] = 1
     last_day: date | None = None
     mail_domain: str | None = Field(default=None, max_length=253, pattern=DOMAIN_PATTERN)
     organisation: str | None = Field(default=None, min_length=1, max_length=100)
@@ -149,17 +143,17 @@ def create_invitation(
         raise NotAllowedError(f"Your token makes no users of role {body.role}.")
     if body.name is not None and body.uses > 1:
         raise ContentError("A name is proposed to one person: leave it out, or allow one use.")
+    organisation = organisation_id(session, body.organisation)
+    if organisation not in (None, caller.organisation_id) and not caller.is_admin:
+        raise NotAllowedError("Only an admin adds people to an organisation that is not theirs.")
     secret = secrets.token_urlsafe(24)
     made = Invitation(
+        **body.model_dump(include={"role", "mail_domain", "name", "known"}),
         code_sha256=hash_token(secret),
-        role=body.role,
         uses=0,
         uses_allowed=body.uses,
         expires_at=_end_of(body.last_day),
-        mail_domain=body.mail_domain,
-        organisation_id=_organisation(session, caller, body.organisation),
-        name=body.name,
-        known=body.known,
+        organisation_id=organisation,
         made_by=caller.user_id,
         made_with=caller.token_id,
         created_at=utc_now(),
@@ -188,22 +182,12 @@ def _end_of(last_day: date | None) -> datetime:
     now = utc_now()
     if last_day is None:
         return now + timedelta(days=USUAL_DAYS)
-    if not 0 <= (last_day - now.date()).days <= LONGEST_LINK_DAYS:
+    if not 0 <= (last_day - now.date()).days <= LONGEST_DAYS:
         raise ContentError(
             f"The last day {last_day} is over or too far: expected one from today to "
-            f"{now.date() + timedelta(days=LONGEST_LINK_DAYS)}."
+            f"{now.date() + timedelta(days=LONGEST_DAYS)}."
         )
     return datetime.combine(last_day + timedelta(days=1), time(), UTC)
-
-
-def _organisation(session: Session, caller: Caller, name: str | None) -> int | None:
-    """Id of the organisation to join. Only an admin says who is in another than their own."""
-    if name is None:
-        return None
-    found = find_organisation(session, name).id
-    if found != caller.organisation_id and not caller.is_admin:
-        raise NotAllowedError("Only an admin adds people to an organisation that is not theirs.")
-    return found
 
 
 @router.read("/invitations", role="organiser")
@@ -234,21 +218,15 @@ def revoke_invitation(
     return invitation_view(found)
 
 
-def find_invitation(session: Session, code: str) -> Invitation:
-    """Find the link of a code. Raises NotFoundError for an unknown one."""
+def find_open(session: Session, code: str) -> Invitation:
+    """The link of a code. Raises NotFoundError for an unknown one, ConflictError if it is over."""
     match = CODE.fullmatch(code)
     found = session.get(Invitation, int(match[1])) if match else None
     kept = found.code_sha256 if found is not None else hash_token("")
     given = hash_token(match[2] if match else code)
     if not hmac.compare_digest(kept, given) or found is None:
         raise NotFoundError(f"This link is not known here; part of it may be missing. {ASK}")
-    return found
-
-
-def require_open(found: Invitation) -> None:
-    """Raise ConflictError with the reason if nobody can join with a link."""
-    state = found.state
-    maker = found.maker
+    state, maker = found.state, found.maker
     if state == "used up":
         used = "already" if found.uses_allowed == 1 else f"{found.uses} times, which is the most"
         raise ConflictError(f"This link was used {used}. {ASK}")
@@ -257,13 +235,18 @@ def require_open(found: Invitation) -> None:
     may_not = maker.role not in ORGANISERS or RANK[found.role] > RANK[maker.role]
     if state == "revoked" or maker.disabled_at is not None or may_not:
         raise ConflictError(f"This link was revoked. {ASK}")
+    return found
 
 
-def join(session: Session, code: str, wanted: Joining, *, source: str) -> NewToken:
+def join(session: Session, code: str, wanted: Joining) -> NewToken:
     """Make a user by a link, with their first token."""
-    found = find_invitation(session, code)
-    require_open(found)
-    _require_address(found, wanted.email)
+    found = find_open(session, code)
+    domain = found.mail_domain
+    if domain is not None and not (wanted.email or "").lower().endswith(f"@{domain}"):
+        raise ContentError(
+            f"This link is for people with an address at {domain}.",
+            problems=[problem("email", "another domain, or none", f"an address at {domain}")],
+        )
     try:
         require_new_name(session, wanted.name)
     except (ConflictError, ContentError) as error:
@@ -289,21 +272,11 @@ def join(session: Session, code: str, wanted: Joining, *, source: str) -> NewTok
         label="first token",
         made_with=found.made_with,
     )
-    joined = caller_of(made.token, source=source)
+    joined = caller_of(made.token, source=SOURCE)
     with audited(session, joined, "invitation.use", found, user=user.name, role=user.role):
         found.uses += 1
     record_new_token(session, joined, made.token, new_user=True)
     return made
-
-
-def _require_address(found: Invitation, email: str | None) -> None:
-    domain = found.mail_domain
-    if domain is None or (email or "").lower().endswith(f"@{domain}"):
-        return
-    raise ContentError(
-        f"This link is for people with an address at {domain}.",
-        problems=[problem("email", "another domain, or none", f"an address at {domain}")],
-    )
 
 
 def invitation_view(found: Invitation) -> InvitationView:

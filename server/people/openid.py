@@ -21,12 +21,7 @@ from server.base.errors import (
 )
 from server.base.models import Token, User
 from server.base.settings import Settings
-from server.people.accounts import (
-    add_token,
-    is_live,
-    require_new_name,
-    require_valid,
-)
+from server.people.accounts import add_token, is_live, require_new_name, require_valid
 from server.people.audit import Subject, record
 from server.people.callers import SOURCE, caller_of
 from server.people.invitations import TOKEN_LIFETIME
@@ -40,9 +35,8 @@ log = logging.getLogger(__name__)
 GITHUB = "https://github.com"
 GITHUB_USER = "https://api.github.com/user"
 # Asymmetric alone: a key of the provider is public, so it proves nothing as a shared secret.
-ALGORITHMS = [f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 384, 512)] + [
-    "EdDSA"
-]
+ALGORITHMS = [f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 384, 512)]
+ALGORITHMS.append("EdDSA")
 LEEWAY_SECONDS = 60
 ADDRESSES = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 # Errors of reading an answer of any other form.
@@ -144,80 +138,57 @@ def sign_in_as(
     user = session.scalar(select(User).where(User.issuer == issuer, User.subject == subject))
     if user is not None and connect_to not in (None, user.id):
         raise ConflictError("This identity belongs to another user here.")
-    is_known = user is not None
-    is_new = not is_known and connect_to is None
-    if user is None:
-        if is_new and not may_register:
+    action = None
+    if user is None and connect_to is not None:
+        action, user = "user.connect", session.get_one(User, connect_to)
+    elif user is None:
+        if not may_register:
             raise NotAllowedError(
                 "Nobody here has this identity. Join by a link of an organiser, or sign in with a "
                 "token and connect it on your account's page."
             )
-        user = _register(session, claims) if is_new else session.get_one(User, connect_to)
-        user.issuer, user.subject = issuer, subject
-    token = _token_of(session, user)
-    has_token = token is not None
-    if token is None:
-        token = add_token(
-            session,
-            user,
-            role=user.role,
-            expires_at=utc_now() + TOKEN_LIFETIME,
-            label=LABEL,
-        ).token
+        action, user = "user.register", _register(session, claims)
+    user.issuer, user.subject = issuer, subject
+    own = (Token.user_id == user.id, Token.label == LABEL, Token.role == user.role)
+    kept = session.scalars(select(Token).where(*own, is_live())).first()
+    expires_at = utc_now() + TOKEN_LIFETIME
+    token = (
+        kept or add_token(session, user, role=user.role, expires_at=expires_at, label=LABEL).token
+    )
     require_valid(token)
-    caller = caller_of(token, source=SOURCE)
-    if not is_known:
-        action = "user.register" if is_new else "user.connect"
+    caller, is_new = caller_of(token, source=SOURCE), action == "user.register"
+    if action is not None:
         after = {"issuer": issuer, "role": user.role}
-        about = Subject("user", user.name)
-        record(session, caller, action, about, after=after)
-    if not has_token:
-        record_new_token(session, caller, token, new_user=is_new)
+        record(session, caller, action, Subject("user", user.name), after=after)
+    if kept is None:
+        record_new_token(session, caller, token, **({"new_user": True} if is_new else {}))
     return token, is_new
 
 
 def _register(session: Session, claims: Claims) -> User:
+    for name in _names(claims):
+        try:
+            require_new_name(session, NAME.validate_python(name))
+        except (ValidationError, ConflictError, ContentError):
+            continue
+        break
+    else:
+        raise ConflictError("No name could be made for this identity. Ask an organiser for a link.")
     email = claims.get("email") if claims.get("email_verified") is True else None
-    user = User(
-        name=_free_name(session, claims),
-        role="submitter",
-        email=email if _fits(EMAIL, email) else None,
-        created_at=utc_now(),
-    )
+    try:
+        EMAIL.validate_python(email)
+    except ValidationError:
+        email = None
+    user = User(name=name, role="submitter", email=email, created_at=utc_now())
     session.add(user)
     session.flush()
     return user
 
 
-def _free_name(session: Session, claims: Claims) -> str:
-    for name in _names(claims):
-        if not _fits(NAME, name):
-            continue
-        try:
-            require_new_name(session, name)
-        except (ConflictError, ContentError):
-            continue
-        return name
-    raise ConflictError("No name could be made for this identity. Ask an organiser for a link.")
-
-
 def _names(claims: Claims) -> Iterator[str]:
-    known = [claims.get(claim) for claim in ("preferred_username", "nickname", "name")]
-    for word in known:
+    for claim in ("preferred_username", "nickname", "name"):
+        word = claims.get(claim)
         if isinstance(word, str) and (name := " ".join(NOT_IN_A_NAME.sub(" ", word).split())[:80]):
             yield name
             yield f"{name}-{secrets.randbelow(9000) + 1000}"
     yield f"user-{secrets.randbelow(900_000) + 100_000}"
-
-
-def _fits(kind: TypeAdapter[str], value: object) -> bool:
-    try:
-        kind.validate_python(value)
-    except ValidationError:
-        return False
-    return True
-
-
-def _token_of(session: Session, user: User) -> Token | None:
-    own = (Token.user_id == user.id, Token.label == LABEL, Token.role == user.role)
-    return session.scalars(select(Token).where(*own, is_live())).first()

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
 
 from fastapi import Path, Query
-from pydantic import AfterValidator, Field
+from pydantic import Field
 from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
@@ -21,16 +21,15 @@ from server.base.forms import Body, example
 from server.base.models import Invitation, Token, User
 from server.people.accounts import (
     ROLES,
-    NewToken,
     add_token,
     is_within,
     may_hold,
     require_room,
 )
 from server.people.audit import Actor, audited, record_new
-from server.people.callers import Caller, Fields
+from server.people.callers import Caller
 from server.people.declared import Form, Routes, filled
-from server.people.users import DisplayName, UserName, find_person, set_display_name
+from server.people.users import DisplayName, Line, UserName, find_person, set_display_name
 
 router = Routes(tags=["accounts"])
 TokenId = Annotated[int, Path(ge=1, le=2**31 - 1)]
@@ -38,19 +37,7 @@ CONSOLE, ACCOUNT = "/console/tokens", "/account"
 MADE = "Token {0.id} of {0.user}, role {0.role}, is made."
 
 
-LONGEST_DAYS = 3650
-
-
-def _printable(text: str) -> str:
-    if not text.isprintable():
-        raise ValueError("expected one line of printable characters")
-    return text
-
-
-Days = Annotated[float, Field(gt=0, le=LONGEST_DAYS)]
-
-
-Label = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_printable)]
+Days = Annotated[float, Field(gt=0, le=3650)]
 
 
 class TokenCreate(Body):
@@ -60,7 +47,7 @@ class TokenCreate(Body):
 
     user: UserName
     role: Role
-    label: Label | None = None
+    label: Line | None = None
     expires_in_days: Days | None = None
 
 
@@ -69,7 +56,7 @@ class OwnTokenCreate(Body):
 
     model_config = example(label="nightly run", role="submitter", expires_in_days=30)
 
-    label: Label | None = None
+    label: Line | None = None
     role: Role | None = None
     expires_in_days: Days | None = None
 
@@ -140,15 +127,16 @@ def require_maker(session: Session, token_id: int) -> Token:
     return maker
 
 
-def revoke_line(session: Session, actor: Actor, token_id: int) -> list[int]:
-    """Revoke a token and all that descend from it. Return the ids of those that still worked.
+def revoke_line(session: Session, actor: Actor, token_id: int) -> TokensRevoked:
+    """Revoke a token and all that descend from it. Those that still worked are returned.
 
     Links by which people join, made with any of them, end too.
     """
-    ids = _line(session, token_id)
+    line = select(Token.id).where(Token.id == token_id).cte(recursive=True)
+    line = line.union(select(Token.id).where(Token.made_with == line.c.id))
+    ids = list(session.scalars(select(line.c.id)))
     living = select(Token).where(Token.id.in_(ids), Token.revoked_at.is_(None)).order_by(Token.id)
-    ended = list(session.scalars(living))
-    now = utc_now()
+    ended, now = list(session.scalars(living)), utc_now()
     for token in ended:
         more: dict[str, Any] = {"revoked_with": token_id} if token.id != token_id else {}
         with audited(session, actor, "token.revoke", token, user=token.user.name, **more):
@@ -159,13 +147,12 @@ def revoke_line(session: Session, actor: Actor, token_id: int) -> list[int]:
         .values(revoked_at=now)
         .execution_options(synchronize_session=False)
     )
-    return [token.id for token in ended]
+    return TokensRevoked(revoked=[token.id for token in ended])
 
 
-def _line(session: Session, token_id: int) -> set[int]:
-    line = select(Token.id).where(Token.id == token_id).cte(recursive=True)
-    line = line.union(select(Token.id).where(Token.made_with == line.c.id))
-    return set(session.scalars(select(line.c.id)))
+def record_new_token(session: Session, actor: Actor, token: Token, **more: Any) -> None:
+    """Write to the audit log that a token was made. Its secret is not in it."""
+    record_new(session, actor, "token.create", token, user=token.user.name, **more)
 
 
 # Roles of tokens that an organiser may give and end, and roles of their users. Beside one's own.
@@ -185,25 +172,42 @@ def may_give(caller: Caller) -> tuple[str, ...]:
 )
 def create_token(session: Session, caller: Caller, body: TokenCreate) -> TokenCreated:
     """Make a token for a user. One of an organiser or admin needs an admin. Shown only once."""
-    _require_may_give(caller, body.role)
+    role, allowed = body.role, may_give(caller)
+    if role not in allowed:
+        raise NotAllowedError(
+            f"Only an admin can make tokens of role {role}; yours may make {' and '.join(allowed)}."
+        )
     require_maker(session, caller.token_id)
     user = find_person(session, body.user)
-    _require_may_get(caller, user, body.role)
-    require_room(session, user)
+    if not may_hold(user.role, role):
+        raise ConflictError(
+            f"{user.name} is {user.role} and may have no token of role {role}; an admin can change "
+            f"that: `finishline admin user set`."
+        )
+    if not _may_change(caller, user):
+        raise NotAllowedError(f"{user.name} is {user.role}: only an admin can make their tokens.")
     days = body.expires_in_days
+    expires_at = None if days is None else utc_now() + timedelta(days=days)
+    return _create(session, caller, user, role, body.label, expires_at)
+
+
+def _may_change(caller: Caller, user: User) -> bool:
+    return user.role in ORGANISERS_GIVE or user.id == caller.user_id or caller.is_admin
+
+
+def _create(
+    session: Session,
+    caller: Caller,
+    user: User,
+    role: str,
+    label: str | None,
+    expires_at: datetime | None,
+) -> TokenCreated:
+    require_room(session, user)
     made = add_token(
-        session,
-        user,
-        role=body.role,
-        label=body.label,
-        expires_at=utc_now() + timedelta(days=days) if days is not None else None,
-        made_with=caller.token_id,
+        session, user, role=role, label=label, expires_at=expires_at, made_with=caller.token_id
     )
     record_new_token(session, caller, made.token)
-    return _created(made)
-
-
-def _created(made: NewToken) -> TokenCreated:
     return TokenCreated.of(made.token, token=made.secret)
 
 
@@ -229,8 +233,16 @@ def list_tokens(
 )
 def revoke_token(session: Session, caller: Caller, token_id: TokenId) -> TokensRevoked:
     """Revoke a token, and every token that was made with it."""
-    token = _others_token(session, caller, token_id)
-    return TokensRevoked(revoked=revoke_line(session, caller, token.id))
+    token = session.get(Token, token_id)
+    if token is None:
+        raise no_such("token", token_id)
+    user, is_own = token.user, token.user_id == caller.user_id
+    given = token.role in ORGANISERS_GIVE and _may_change(caller, user)
+    if not (is_own or given or caller.is_admin):
+        raise NotAllowedError(
+            f"Token {token_id} is {user.name}'s, who is {user.role}: only an admin can change it."
+        )
+    return revoke_line(session, caller, token_id)
 
 
 @router.read("/me/tokens", role="user")
@@ -249,20 +261,17 @@ def list_my_tokens(session: Session, caller: Caller) -> TokenList:
 def create_my_token(session: Session, caller: Caller, body: OwnTokenCreate) -> TokenCreated:
     """Make a token for myself, no wider than the one of this request. Its secret is shown once."""
     held = require_maker(session, caller.token_id)
-    role = body.role or held.role
+    role, days, expires_at = body.role or held.role, body.expires_in_days, held.expires_at
     if not is_within(role, held.role):
         raise NotAllowedError(f"A token of role {held.role} cannot make one of role {role}.")
-    require_room(session, held.user)
-    made = add_token(
-        session,
-        held.user,
-        role=role,
-        label=body.label,
-        expires_at=_own_expiry(held, body.expires_in_days),
-        made_with=held.id,
-    )
-    record_new_token(session, caller, made.token)
-    return _created(made)
+    if days is not None:
+        expires_at = utc_now() + timedelta(days=days)
+        if held.expires_at is not None and expires_at > held.expires_at:
+            raise NotAllowedError(
+                f"The token you hold ends on {held.expires_at:%Y-%m-%d %H:%M} UTC, and tokens made "
+                "with it may not end later; ask an organiser for a longer one."
+            )
+    return _create(session, caller, held.user, role, body.label, expires_at)
 
 
 @router.command(
@@ -276,61 +285,7 @@ def revoke_my_token(session: Session, caller: Caller, token_id: TokenId) -> Toke
     token = session.get(Token, token_id)
     if token is None or token.user_id != caller.user_id:
         raise no_such("token", token_id, of="You have no")
-    return TokensRevoked(revoked=revoke_line(session, caller, token_id))
-
-
-def _require_may_give(caller: Caller, role: str) -> None:
-    allowed = may_give(caller)
-    if role not in allowed:
-        raise NotAllowedError(
-            f"Only an admin can make tokens of role {role}; yours may make {' and '.join(allowed)}."
-        )
-
-
-def _require_may_get(caller: Caller, user: User, role: str) -> None:
-    if not may_hold(user.role, role):
-        raise ConflictError(
-            f"{user.name} is {user.role} and may have no token of role {role}; an admin can change "
-            f"that: `finishline admin user set`."
-        )
-    own = user.id == caller.user_id
-    if user.role not in ORGANISERS_GIVE and not own and not caller.is_admin:
-        raise NotAllowedError(f"{user.name} is {user.role}: only an admin can make their tokens.")
-
-
-def _others_token(session: Session, caller: Caller, token_id: int) -> Token:
-    token = session.get(Token, token_id)
-    if token is None:
-        raise no_such("token", token_id)
-    own = token.user_id == caller.user_id
-    theirs = token.role in ORGANISERS_GIVE and token.user.role in ORGANISERS_GIVE
-    if not (own or theirs or caller.is_admin):
-        raise NotAllowedError(
-            f"Token {token_id} is {token.user.name}'s, who is {token.user.role}: only an admin "
-            "can change it."
-        )
-    return token
-
-
-def _own_expiry(held: Token, days: float | None) -> datetime | None:
-    """Expiry of an own token: at the latest that of the one in use. Raises NotAllowedError."""
-    if days is None:
-        return held.expires_at
-    expires_at = utc_now() + timedelta(days=days)
-    if held.expires_at is not None and expires_at > held.expires_at:
-        raise NotAllowedError(
-            f"The token you hold ends on {held.expires_at:%Y-%m-%d %H:%M} UTC, and tokens made "
-            "with it may not end later; ask an organiser for a longer one."
-        )
-    return expires_at
-
-
-def record_new_token(
-    session: Session, actor: Actor, token: Token, *, new_user: bool = False
-) -> None:
-    """Write to the audit log that a token was made. Its secret is not in it."""
-    more: dict[str, Any] = {"new_user": True} if new_user else {}
-    record_new(session, actor, "token.create", token, user=token.user.name, **more)
+    return revoke_line(session, caller, token_id)
 
 
 @router.read("/me", role="user")
@@ -348,17 +303,13 @@ def get_me(session: Session, caller: Caller) -> MeView:
     )
 
 
-def _name_or_none(fields: Fields) -> dict[str, str | None]:
-    return {"display_name": filled(fields).get("display_name")}
-
-
 @router.command(
     "/me",
     Form(
         ACCOUNT + "/display-name",
         lambda made, body: f"Readers see you as {made.display_name or made.user}.",
         page=ACCOUNT,
-        read=_name_or_none,
+        read=lambda fields: {"display_name": filled(fields).get("display_name")},
     ),
     role="submitter",
     method="PATCH",

@@ -23,7 +23,7 @@ from server.base.forms import Body, example
 from server.base.models import Organisation, Submission, Token, User
 from server.people.accounts import is_live, require_new_name, require_person
 from server.people.audit import audited, record_new
-from server.people.callers import Caller, Fields
+from server.people.callers import Caller
 from server.people.declared import Form, Routes, filled
 
 router = Routes(tags=["users"])
@@ -32,26 +32,17 @@ ONE = CONSOLE + "/{user_name}"
 Search = Annotated[str | None, Query(max_length=100)]
 
 
-def _printable_ends(text: str) -> str:
+def _printable(text: str) -> str:
     if not text.isprintable() or text != text.strip():
         raise ValueError("expected printable characters without blanks around them")
     return text
 
 
+Printable = AfterValidator(_printable)
+Line = Annotated[str, Field(min_length=1, max_length=100), Printable]
 UserName = Annotated[str, Field(min_length=1, max_length=100, pattern=NAME_PATTERN)]
-
-
 DisplayName = Annotated[str, Field(min_length=1, max_length=100, pattern=DISPLAY_PATTERN)]
-
-
-Email = Annotated[
-    str, Field(max_length=254, pattern=EMAIL_PATTERN), AfterValidator(_printable_ends)
-]
-
-
-OrganisationName = Annotated[
-    str, Field(min_length=1, max_length=100), AfterValidator(_printable_ends)
-]
+Email = Annotated[str, Field(max_length=254, pattern=EMAIL_PATTERN), Printable]
 
 
 class UserFields(Body):
@@ -59,7 +50,7 @@ class UserFields(Body):
 
     display_name: DisplayName | None = None
     role: Role = "submitter"
-    organisation: OrganisationName | None = None
+    organisation: Line | None = None
     email: Email | None = None
 
 
@@ -133,7 +124,7 @@ class OrganisationCreate(Body):
 
     model_config = example(name="Example Labs")
 
-    name: OrganisationName
+    name: Line
 
 
 class OrganisationView(Schema):
@@ -209,9 +200,11 @@ def _views(session: Session, query: Select[User], *, by: Caller) -> list[UserVie
     ]
 
 
-def find_organisation(session: Session, name: str) -> Organisation:
-    """Find an organisation by name. Raises NotFoundError."""
-    found = session.scalar(select(Organisation).where(Organisation.name == name))
+def organisation_id(session: Session, name: str | None) -> int | None:
+    """Id of an organisation, None for no name. Raises NotFoundError."""
+    if name is None:
+        return None
+    found = session.scalar(select(Organisation.id).where(Organisation.name == name))
     if found is None:
         raise no_such("organisation", name)
     return found
@@ -240,10 +233,8 @@ def create_user(session: Session, caller: Caller, body: UserCreate) -> UserView:
     """Create a user. Tokens are made separately."""
     require_new_name(session, body.name)
     user = User(
-        name=body.name,
-        role=body.role,
-        email=body.email,
-        organisation_id=_organisation(session, body.organisation),
+        **body.model_dump(include={"name", "role", "email"}),
+        organisation_id=organisation_id(session, body.organisation),
         created_at=utc_now(),
     )
     session.add(user)
@@ -270,15 +261,13 @@ def set_display_name(session: Session, user: User, display_name: str | None) -> 
         raise_board_version(session, benchmark_id)
 
 
-def _changes(fields: Fields) -> dict[str, str | None]:
-    """The fields of a user's form: an empty one removes its value."""
-    given = filled(fields)
-    return {name: given.get(name) for name in ("display_name", "role", "organisation", "email")}
+FIELDS = ("display_name", "role", "organisation", "email")
 
 
 @router.command(
     "/users/{user_name}",
-    Form(ONE, "{0.name} is changed.", read=_changes),
+    # An empty field removes its value.
+    Form(ONE, "{0.name} is changed.", read=lambda fields: dict.fromkeys(FIELDS) | filled(fields)),
     Form(ONE + "/disable", "{0.name} is disabled.", page=ONE, read=lambda _: {"disabled": True}),
     Form(ONE + "/enable", "{0.name} is enabled.", page=ONE, read=lambda _: {"disabled": False}),
     role="admin",
@@ -296,19 +285,21 @@ def change_user(session: Session, caller: Caller, user_name: str, body: UserChan
         raise ContentError(
             "Nothing to change. Give display_name, role, organisation, email or disabled."
         )
-    _refuse_locking_oneself_out(caller, user, asked)
+    is_disabled = user.disabled_at is not None
+    role = body.role if "role" in asked else user.role
+    disables = body.disabled if "disabled" in asked else is_disabled
+    if user.id == caller.user_id and (role != user.role or disables):
+        raise ConflictError("Only another admin can change your own role and account.")
     with audited(session, caller, "user.update", user):
         if "display_name" in asked:
             set_display_name(session, user, body.display_name)
-        if "role" in asked and body.role != user.role:
-            user.role = body.role
-            user.end_sessions()
         if "organisation" in asked:
-            user.organisation_id = _organisation(session, body.organisation)
+            user.organisation_id = organisation_id(session, body.organisation)
         if "email" in asked:
             user.email = body.email
-        if "disabled" in asked and body.disabled != (user.disabled_at is not None):
-            user.disabled_at = utc_now() if body.disabled else None
+        if (role, disables) != (user.role, is_disabled):
+            user.role = role
+            user.disabled_at = (user.disabled_at or utc_now()) if disables else None
             user.end_sessions()
     session.refresh(user)
     return get_user(session, caller, user_name)
@@ -350,13 +341,3 @@ def create_organisation(
     session.add(made)
     record_new(session, caller, "organisation.create", made)
     return OrganisationView.of(made, users=0)
-
-
-def _organisation(session: Session, name: str | None) -> int | None:
-    return find_organisation(session, name).id if name is not None else None
-
-
-def _refuse_locking_oneself_out(caller: Caller, user: User, asked: dict[str, object]) -> None:
-    lowers = asked.get("role", user.role) != user.role or asked.get("disabled")
-    if user.id == caller.user_id and lowers:
-        raise ConflictError("Only another admin can change your own role and account.")
