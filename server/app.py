@@ -23,9 +23,8 @@ from server.base.database import Database
 from server.base.error_answers import ERROR_ANSWERS, add_error_handlers
 from server.base.http import (
     SAFE_ID,
-    HeadAnswers,
     InContext,
-    JsonTwins,
+    Reads,
     RequestMetrics,
     configure_logging,
     write_access_line,
@@ -238,8 +237,7 @@ def create_app(
         metrics.quota_refusals.labels(measure)
     app.add_middleware(Limits, settings=settings, metrics=metrics)
     app.add_middleware(Sessions, key=session_secret, settings=settings)
-    app.add_middleware(HeadAnswers)
-    app.add_middleware(JsonTwins, routes=[each for one in FEATURES for each in one.router.routes])
+    app.add_middleware(Reads, routes=[each for one in FEATURES for each in one.router.routes])
     return app
 
 

@@ -46,8 +46,17 @@ def raise_board_version(
     raising = _RAISING[session.get_bind().dialect.name]
     first = {"benchmark_id": benchmark_id, "version": 1}
     version = session.connection().execute(raising, first).scalar_one()
-    if submission_id is not None:
-        _note_change(session, benchmark_id, version, submission_id)
+    if submission_id is None:
+        return
+    values = {"benchmark_id": benchmark_id, "version": version, "submission_id": submission_id}
+    session.connection().execute(_NOTE, values)
+    if version % MOST_CHANGES == 0:  # Once in a while the oldest are deleted.
+        old = BoardChange.version <= version - MOST_CHANGES
+        session.execute(
+            delete(BoardChange)
+            .where(BoardChange.benchmark_id == benchmark_id, old)
+            .execution_options(synchronize_session=False)
+        )
 
 
 def raise_all_board_versions(session: Session) -> None:
@@ -65,21 +74,6 @@ def board_version(session: Session, benchmark_id: str) -> int:
 def board_versions(session: Session) -> dict[str, int]:
     """The version of every benchmark's boards. One without a submission is left out."""
     return {row.benchmark_id: row.version for row in session.execute(select(Board.__table__))}
-
-
-def _note_change(session: Session, benchmark_id: str, version: int, submission_id: str) -> None:
-    """Store which submission a version changed. Once in a while the oldest are deleted."""
-    values = {"benchmark_id": benchmark_id, "version": version, "submission_id": submission_id}
-    session.connection().execute(_NOTE, values)
-    if version % MOST_CHANGES == 0:
-        session.execute(
-            delete(BoardChange)
-            .where(
-                BoardChange.benchmark_id == benchmark_id,
-                BoardChange.version <= version - MOST_CHANGES,
-            )
-            .execution_options(synchronize_session=False)
-        )
 
 
 def changes_between(
@@ -163,7 +157,13 @@ class BoardValues:
             if found is not None and found[0] == version:
                 return cast(_Value, found[1])
             value = make(found)
-            self._store(key, version, value)
+            with self._lock:
+                self._values[key] = version, value
+                self._values.move_to_end(key)
+                # Weighed each time: a value may grow while it is used.
+                weight = sum(_weight(one) for _, one in self._values.values())
+                while weight > self._most and len(self._values) > 1:
+                    weight -= _weight(self._values.popitem(last=False)[1][1])
         return value
 
     def latest(self, key: Hashable) -> tuple[int, Any] | None:
@@ -172,15 +172,6 @@ class BoardValues:
             if key in self._values:
                 self._values.move_to_end(key)
             return self._values.get(key)
-
-    def _store(self, key: Hashable, version: int, value: Any) -> None:
-        with self._lock:
-            self._values[key] = version, value
-            self._values.move_to_end(key)
-            # Weighed each time: a value may grow while it is used.
-            weight = sum(_weight(one) for _, one in self._values.values())
-            while weight > self._most and len(self._values) > 1:
-                weight -= _weight(self._values.popitem(last=False)[1][1])
 
 
 def _weight(value: object) -> int:

@@ -177,38 +177,16 @@ class InContext:
             headers["Cache-Control"] = "no-store"
 
 
-class HeadAnswers:
-    """HEAD wherever GET is: the same answer, of which only the headers are sent.
-
-    A stream of events has no end to come to, so it is left without.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_head = scope["type"] == "http" and scope["method"] == "HEAD"
-        if not is_head or scope["path"].endswith(EVENT_STREAM):
-            await self._app(scope, receive, send)
-            return
-
-        async def without_body(message: Message) -> None:
-            if message["type"] == "http.response.body":
-                message = dict(message, body=b"")
-            await send(message)
-
-        await self._app(dict(scope, method="GET"), receive, without_body)
-
-
 API = "/api/v1"
 BOARD = re.compile(r"/benchmarks/([^/]+)")
 
 
-class JsonTwins:
-    """Answer as the API does at the address of a page, where JSON is asked for.
+class Reads:
+    """Answer HEAD as GET without the body, and as the API does where a page is asked for as JSON.
 
     A reader asks by .json after the address, or accepts application/json and no page. The page of a
-    benchmark is its board. `routes` are those of the API, by their paths below it.
+    benchmark is its board. `routes` are those of the API, by their paths below it. A stream of
+    events has no end to come to, so it has no HEAD.
     """
 
     def __init__(self, app: ASGIApp, *, routes: Sequence[BaseRoute]) -> None:
@@ -216,21 +194,25 @@ class JsonTwins:
         self._routes = routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        is_read = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
-        twin = self._twin(scope) if is_read and not scope["path"].startswith(API) else None
-        if twin is None:
+        if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
             await self._app(scope, receive, send)
             return
+        is_head = scope["method"] == "HEAD" and not scope["path"].endswith(EVENT_STREAM)
+        asked = dict(scope, method="GET") if is_head else scope
+        twin = None if scope["path"].startswith(API) else self._twin(scope)
+        if twin is not None:
+            accept = dict(scope["headers"]).get(b"accept", b"")
+            wants_json = b"application/json" in accept and b"text/html" not in accept
+            asked = twin if wants_json or scope["path"].endswith(".json") else asked
 
-        async def varied(message: Message) -> None:
-            if message["type"] == "http.response.start":
+        async def answered(message: Message) -> None:
+            if message["type"] == "http.response.start" and twin is not None:
                 MutableHeaders(scope=message).add_vary_header("Accept")
+            elif message["type"] == "http.response.body" and is_head:
+                message = dict(message, body=b"")
             await send(message)
 
-        accept = dict(scope["headers"]).get(b"accept", b"")
-        wants_json = b"application/json" in accept and b"text/html" not in accept
-        wants_json |= scope["path"].endswith(".json")
-        await self._app(twin if wants_json else scope, receive, varied)
+        await self._app(asked, receive, answered if is_head or twin is not None else send)
 
     def _twin(self, scope: Scope) -> Scope | None:
         """The request of the same thing to the API. None where the API has no such address."""

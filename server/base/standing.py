@@ -21,7 +21,6 @@ from finishline.rules.verification.control_points import is_calibrated
 from finishline.rules.verification.job import Purpose, Request
 from finishline.rules.verification.messages import ReplayReport, Training
 from finishline.rules.verification.purposes import PURPOSES
-from finishline.rules.verification.replay import why_not_replayable
 from server.base.errors import ConflictError, no_such
 from server.base.models import Submission, Verification
 
@@ -71,11 +70,6 @@ def is_published(verification: Verification) -> bool:
     """Whether a submission's status rests on this verification."""
     submission = verification.submission
     return submission is not None and published_verification(submission) is verification
-
-
-def pending_verifications(submission: Submission) -> list[Verification]:
-    """Verdicts that wait for a decision, oldest first."""
-    return [item for item in submission.verifications if is_pending(item, submission)]
 
 
 def is_pending(verification: Verification, submission: Submission | None) -> bool:
@@ -224,13 +218,6 @@ def claimed_runs(submission: Submission) -> list[RunScore]:
         )
         for run in submission.runs
     ]
-
-
-def is_verified_by_policy(benchmark: Benchmark, claim: Claim) -> bool:
-    """Whether a benchmark wants a verification of each submission, and this one allows it."""
-    if benchmark.replay is None or not benchmark.replay.automatic:
-        return False
-    return why_not_replayable(benchmark, claim) is None
 
 
 def stored_system(table: Mapping[str, Any]) -> System:

@@ -55,7 +55,7 @@ def install_definitions(session: Session, folder: Path) -> None:
     frozen, present = frozen_benchmarks(session, utc_now()), in_force(session)
     names = load_benchmarks(folder).keys() | (shipped_texts().keys() & present.keys())
     for name in sorted(names - frozen):
-        content = _text_on_disk(name, folder)
+        content = _text_on_disk(name, folder) or b""
         put_in_force(session, read_benchmark(content, file=f"{name}.toml"), content)
     gone = present.keys() - names - frozen
     session.execute(
@@ -71,7 +71,8 @@ def frozen_differences(session: Session, folder: Path) -> list[str]:
     """A warning for each frozen benchmark whose file on disk is not the frozen definition."""
     current, warnings = in_force(session), []
     for name in sorted(frozen_benchmarks(session, utc_now()) & current.keys()):
-        found, frozen = _sha256_on_disk(name, folder), current[name]
+        text, frozen = _text_on_disk(name, folder), current[name]
+        found = None if text is None else hashlib.sha256(text).hexdigest()
         if frozen.added_by is None and found != frozen.sha256:
             is_what = "is missing" if found is None else f"is {found[:12]}"
             warnings.append(
@@ -82,19 +83,12 @@ def frozen_differences(session: Session, folder: Path) -> list[str]:
     return warnings
 
 
-def _sha256_on_disk(benchmark_id: str, folder: Path) -> str | None:
-    """SHA-256 of a benchmark's file on disk. None if it cannot be read."""
+def _text_on_disk(benchmark_id: str, folder: Path) -> bytes | None:
+    """Text of a benchmark's file in the folder, else of the one shipped for an archive, or None."""
     try:
-        return hashlib.sha256(_text_on_disk(benchmark_id, folder)).hexdigest()
+        return (folder / f"{benchmark_id}.toml").read_bytes()
     except OSError:
-        return None
-
-
-def _text_on_disk(benchmark_id: str, folder: Path) -> bytes:
-    """Text of a benchmark's file in the folder, else of the one shipped for an archive."""
-    own = folder / f"{benchmark_id}.toml"
-    is_shipped = benchmark_id in shipped_texts() and not own.exists()
-    return shipped_texts()[benchmark_id] if is_shipped else own.read_bytes()
+        return shipped_texts().get(benchmark_id)
 
 
 def add_benchmark(
@@ -128,7 +122,7 @@ def _add(
     benchmark = own.benchmark
     name, before = benchmark.benchmark_id, in_force(session).get(benchmark.benchmark_id)
     is_own = before is not None and before.added_by is None
-    if is_own or _sha256_on_disk(name, services.settings.benchmarks_dir) is not None:
+    if is_own or _text_on_disk(name, services.settings.benchmarks_dir) is not None:
         raise ConflictError(
             f"This server has a benchmark {name} that was not added. Choose another id."
         )
@@ -189,21 +183,18 @@ class PhaseWatch:
 
     def look_once(self) -> None:
         """Offer and show all that is due. Raises SQLAlchemyError if the database is away."""
-        with self._lock:
-            self._look()
-
-    def _look(self) -> None:
         database, offered, now = self._services.database, self._services.benchmarks, utc_now()
-        with database.read(ORGANISER) as session:
-            to_show = due_embargoes(session, now)
-            offered.replace(those_in_force(session))
-        for name in sorted(offered.redefined):
-            # A board that was read in between is cached under the earlier definition.
-            with database.write() as session:
-                raise_board_version(session, name)
-            offered.redefined.discard(name)
-            log.info("%s is served under definition %s", name, offered[name].sha256[:12])
-        for name in to_show:
-            with database.write() as session:
-                shown = lift_embargo(session, name, now)
-            log.info("the embargo of %s is over: %d submissions are shown", name, shown)
+        with self._lock:
+            with database.read(ORGANISER) as session:
+                to_show = due_embargoes(session, now)
+                offered.replace(those_in_force(session))
+            for name in sorted(offered.redefined):
+                # A board that was read in between is cached under the earlier definition.
+                with database.write() as session:
+                    raise_board_version(session, name)
+                offered.redefined.discard(name)
+                log.info("%s is served under definition %s", name, offered[name].sha256[:12])
+            for name in to_show:
+                with database.write() as session:
+                    shown = lift_embargo(session, name, now)
+                log.info("the embargo of %s is over: %d submissions are shown", name, shown)

@@ -175,11 +175,6 @@ def read_head(reader: Session | Connection) -> Head:
 ROWS_AT_ONCE = 1000
 
 
-def list_actions(session: Session) -> list[str]:
-    """Every action in the log."""
-    return list(session.scalars(select(AuditRecord.action).distinct().order_by(AuditRecord.action)))
-
-
 def all_records(session: Session) -> Iterator[dict[str, Any]]:
     """Whole log, oldest first, in the form of its hashes."""
     query = select(AuditRecord).order_by(AuditRecord.id)

@@ -17,6 +17,7 @@ from finishline.rules.scoring.latency import InferenceResult
 from finishline.rules.scoring.scoring import Result
 from finishline.rules.submissions.claim import NOTHING, Claim
 from finishline.rules.submissions.submission import score_submission
+from finishline.rules.verification.replay import why_not_replayable
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.errors import ConflictError, ContentError, NotAllowedError, UsedUpError, problem
@@ -31,7 +32,6 @@ from server.base.models import (
     User,
 )
 from server.base.services import Services
-from server.base.standing import is_verified_by_policy
 from server.base.visibility import ORGANISER, Viewer
 from server.benchmarks.definitions import importable_benchmarks, put_in_force
 from server.benchmarks.in_force import PhaseWatch, admit
@@ -321,8 +321,11 @@ def _link_or_verify(session: Session, new: Checked, submission: Submission) -> N
     """
     if submission.configuration_sha256 is not None and mark_duplicate(session, submission):
         return
-    if new.package is None and not is_verified_by_policy(new.benchmark, new.claim):
-        return
+    if new.package is None:
+        replay = new.benchmark.replay
+        wanted = replay is not None and replay.automatic
+        if not wanted or why_not_replayable(new.benchmark, new.claim) is not None:
+            return
     try:
         reserved = reserve(session, new, submission)
     except (UsedUpError, NotAllowedError):

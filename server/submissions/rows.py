@@ -41,7 +41,7 @@ from server.base.models import (
 from server.base.standing import (
     claimed_runs,
     decision_word,
-    pending_verifications,
+    is_pending,
     published_verification,
 )
 from server.base.visibility import sees_source, viewer_of
@@ -343,7 +343,9 @@ def submission_view(
             for verification in submission.verifications
         ],
         published_verification=published.id if published is not None else None,
-        pending_decisions=[item.id for item in pending_verifications(submission)],
+        pending_decisions=[
+            each.id for each in submission.verifications if is_pending(each, submission)
+        ],
         under_embargo=submission.embargoed,
         withdrawal=withdrawal,
         retirement=submission.retirement and WithdrawalView(**submission.retirement),

@@ -14,7 +14,6 @@ from server.base.board_versions import (
     MOST_CHANGES,
     BoardValues,
     VersionReader,
-    _note_change,
     changes_between,
     raise_board_version,
 )
@@ -304,7 +303,7 @@ def test_other_responses_are_not_cached(fault):
 def test_of_many_changes_the_latest_are_known(database):
     with database.write() as session:
         for version in range(1, 2 * MOST_CHANGES + 1):
-            _note_change(session, "digits", version, f"s{version}")
+            raise_board_version(session, "digits", submission_id=f"s{version}")
     with database.read() as session:
         latest = changes_between(session, "digits", MOST_CHANGES, 2 * MOST_CHANGES)
         assert latest == {f"s{v}" for v in range(MOST_CHANGES + 1, 2 * MOST_CHANGES + 1)}
