@@ -193,13 +193,14 @@ def test_without_audit_or_roofs_the_throughput_stands_alone(benched):
     ("answer", "said"),
     [
         (None, "digits was not measured: its process took longer than 140 s"),
-        ({"missing": "the reference digits offers no synthetic step"}, "no synthetic step"),
+        ({"missing": "the reference digits offers no synthetic step"}, "no synthetic step\n"),
+        ({"missing": "cpu ran out of memory"}, "memory; --set batch_size=... makes a step smaller"),
     ],
 )
 def test_without_a_throughput_there_is_no_result(benched, answer, said):
     code, _, error = benched(ANSWERS | {"worker.bench.throughput": answer})
     assert code == 1
-    assert said in error
+    assert said in f"{json.loads(error)['error']['message']}\n"
 
 
 @pytest.mark.parametrize(

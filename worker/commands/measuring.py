@@ -60,13 +60,16 @@ def ask(
     hint: str = "",
     processes: int = 1,
 ) -> Answer:
-    """The answer of a process that measures, or of several as one. Raises CliError without one."""
+    """The answer of a process that measures, or of several as one. Raises CliError without one.
+
+    The `hint` says what to do where the process died or ran out of memory.
+    """
     try:
         answer = answer_of(module, orders, START_SECONDS + seconds, processes=processes)
     except ChildError as error:
         raise CliError(f"{what} was not measured: its process {error}{hint}") from error
-    if "missing" in answer:
-        raise CliError(answer["missing"])
+    if (missing := answer.get("missing")) is not None:
+        raise CliError(missing + (hint if "out of memory" in missing else ""))
     return answer
 
 
