@@ -234,7 +234,7 @@ def test_a_feed_that_did_not_change_is_304_and_one_that_did_is_not(
     unchanged = client.get("/feed.atom", headers=known)
     assert (unchanged.status_code, unchanged.content) == (304, b"")
 
-    digits_submission.claim["system"]["accelerator"] = '</title><script>alert("x")</script>'
+    digits_submission.claim["model"] = '</title><script>alert("x")</script>'
     publish(digits_submission)
     changed = client.get("/feed.atom", headers=known)
     assert changed.status_code == 200
