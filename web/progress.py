@@ -6,6 +6,7 @@ from typing import Any
 
 from finishline.rules.verification.head_to_head import Side
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
+from web.formats import DASH
 
 View = Mapping[str, Any]
 
@@ -101,45 +102,31 @@ def progress_of(verification: View, race: View, expected: int | None) -> dict[st
 
 def run_rows(verification: View, race: View) -> list[dict[str, Any]]:
     """One row for each run: of the report, or until there is one of every planned run."""
-    report, seeds = verification["report"], verification["seeds"]
-    if report:
-        return [_reported_row(verification, run) for run in report["runs"]]
+    reported = {run["index"]: run for run in (verification["report"] or {"runs": ()})["runs"]}
+    runs = reported or {run["index"]: run for run in race["runs"]}
+    seeds = dict(enumerate(verification["seeds"] or ()))
     ended = verification["state"] in ("done", "failed", "cancelled")
-    runs = {run["index"]: run for run in race["runs"]}
-    blank = {"status": None, "evaluations": None}
     rows = []
-    for index in range(verification["runs_planned"] or 0):
-        run = runs.get(index, blank)
-        nothing = ("not started" if ended else "waiting") if index not in runs else None
-        under_way = "ended early" if ended else "training"
+    for index in reported or range(verification["runs_planned"] or 0):
+        run = runs.get(index, {"status": None, "evaluations": None})
+        under_way = ("ended early", "not started") if ended else ("training", "waiting")
+        last = run["evaluations"][-1] if run["evaluations"] else {}
+        row = {name: last.get(name) for name in ("seconds", "quality", "second_half")}
+        # A calibration's runs go on beyond the target.
+        if run.get("tta_seconds") is not None and verification["kind"] != "calibration":
+            row["seconds"] = run["tta_seconds"]
         rows.append(
-            _run_row(verification, index, run["evaluations"])
+            row
             | {
-                "status": nothing or run["status"] or under_way,
-                "seed": seeds[index]
-                if seeds and index < len(seeds)
-                else "–"
-                if seeds
-                else "secret",
+                "index": index,
+                "side": side_of(verification, index) or _variant(verification, index),
+                "evaluations": None if run["evaluations"] is None else len(run["evaluations"]),
+                "status": run["status"] or under_way[index not in runs],
+                "seed": run.get("seed", seeds.get(index, DASH if seeds else "secret")),
+                "failure": run.get("failure"),
             }
         )
     return rows
-
-
-def _reported_row(verification: View, run: View) -> dict[str, Any]:
-    row = _run_row(verification, run["index"], run["evaluations"])
-    # A calibration's runs go on beyond the target.
-    if run["tta_seconds"] is not None and verification["kind"] != "calibration":
-        row["seconds"] = run["tta_seconds"]
-    return row | {"status": run["status"], "seed": run["seed"], "failure": run["failure"]}
-
-
-def _run_row(verification: View, index: int, curve: Sequence[View] | None) -> dict[str, Any]:
-    last: View = curve[-1] if curve else {}
-    figures = {name: last.get(name) for name in ("seconds", "quality", "second_half")}
-    count = None if curve is None else len(curve)
-    side = side_of(verification, index) or _variant(verification, index)
-    return {"index": index, "side": side, "evaluations": count, "failure": None} | figures
 
 
 def whole_runs(expected: float) -> str:

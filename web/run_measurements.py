@@ -14,14 +14,6 @@ MIB = 2**20
 _KEPT_TOGETHER = "\u00a0"
 
 
-@dataclass(frozen=True)
-class Column:
-    """A heading and the text of each run, in the order of the runs."""
-
-    heading: str
-    texts: Sequence[str]
-
-
 def _unit(unit: str, *, scale: float = 1.0) -> Callable[[float], str]:
     return lambda value: f"{significant(value / scale, 4)}{_KEPT_TOGETHER}{unit}"
 
@@ -54,14 +46,18 @@ COLUMNS: tuple[tuple[str, str, str, Callable[[float], str]], ...] = (
 )
 
 
-def measured_columns(verification: View) -> list[Column]:
-    """The columns that at least one run fills, of a verification with its report."""
-    runs = _runs(verification)
-    columns = []
+def measured_columns(verification: View) -> dict[str, list[str]]:
+    """The text of each run by heading, for the columns that at least one run fills."""
+    used = {one["run"]: one for one in verification["utilisation"]}
+    runs = [
+        {"telemetry": run.get("telemetry") or {}, "utilisation": used.get(run["index"]) or {}}
+        for run in (verification["report"] or {"runs": []})["runs"]
+    ]
+    columns = {}
     for heading, part, name, text in COLUMNS:
         values = [run[part].get(name) for run in runs]
         if any(value is not None for value in values):
-            columns.append(Column(heading, ["–" if v is None else text(v) for v in values]))
+            columns[heading] = ["–" if v is None else text(v) for v in values]
     return columns
 
 
@@ -74,61 +70,32 @@ def why_no_utilisation(verification: View) -> str | None:
     return reasons[0] if reasons else None
 
 
-def _runs(verification: View) -> list[dict[str, View]]:
-    report = verification["report"] or {"runs": []}
-    by_run = {one["run"]: one for one in verification["utilisation"]}
-    return [
-        {
-            "telemetry": run.get("telemetry") or {},
-            "utilisation": by_run.get(run["index"]) or {},
-        }
-        for run in report["runs"]
-    ]
-
-
 PHASES = tuple(phase.value for phase in Phase)
 
 
-@dataclass(frozen=True)
-class Segment:
-    """One phase of a run. `start_percent` and `percent` are of the longest run of the set."""
+def ledger_bars(runs: Sequence[View]) -> list[dict[str, Any]]:
+    """A bar for each run with its total, and its phases in order, in percent of the longest run.
 
-    phase: str
-    seconds: float
-    start_percent: float
-    percent: float
-
-
-@dataclass(frozen=True)
-class Bar:
-    """One run as a bar of segments, in the order the phases happen. None without a ledger."""
-
-    segments: tuple[Segment, ...]
-    total_seconds: float | None
-
-
-def ledger_bars(runs: Sequence[Mapping[str, Any]]) -> list[Bar]:
-    """One bar per run, all on the scale of the longest run."""
-    ledgers = [run["ledger"] for run in runs]
-    longest = max((sum(ledger.values()) for ledger in ledgers if ledger), default=0.0)
-    return [_bar(ledger, longest) for ledger in ledgers]
+    None of both without a ledger.
+    """
+    ledgers = [run["ledger"] or {} for run in runs]
+    longest = max((sum(ledger.values()) for ledger in ledgers), default=0.0)
+    bars = []
+    for ledger in ledgers:
+        spent = [(phase, ledger[phase]) for phase in PHASES if ledger.get(phase)]
+        starts = accumulate((seconds for _, seconds in spent), initial=0.0)
+        segments = [
+            {"phase": phase, "seconds": seconds}
+            | {"start_percent": start / longest * 100, "percent": seconds / longest * 100}
+            for (phase, seconds), start in zip(spent, starts, strict=False)
+        ]
+        bars.append({"segments": segments, "total_seconds": sum(ledger.values()) or None})
+    return bars
 
 
-def phases_used(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+def phases_used(runs: Sequence[View]) -> list[str]:
     """The phases that any run spent time in."""
     return [phase for phase in PHASES if any((run["ledger"] or {}).get(phase) for run in runs)]
-
-
-def _bar(ledger: Mapping[str, float] | None, longest: float) -> Bar:
-    if not ledger:
-        return Bar(segments=(), total_seconds=None)
-    spent = [(phase, ledger[phase]) for phase in PHASES if ledger.get(phase)]
-    starts = accumulate((seconds for _, seconds in spent), initial=0.0)
-    segments = tuple(
-        Segment(phase, seconds, start / longest * 100, seconds / longest * 100)
-        for (phase, seconds), start in zip(spent, starts, strict=False)
-    )
-    return Bar(segments=segments, total_seconds=sum(ledger.values()))
 
 
 @dataclass(frozen=True)
@@ -148,14 +115,11 @@ class Setting:
 def stated_settings(submission: View) -> list[Setting]:
     """Every setting of a submission, each once. The claim's own word comes first."""
     claimed = submission["hyperparameters"]
-    stated = [Setting(name, (value,), by_logs=False) for name, value in claimed.items()]
     logged: dict[str, dict[float, None]] = {}
     for run in submission["runs"]:
         for name, value in (run["settings"] or {}).items():
             logged.setdefault(name, {})[value] = None
-    added = [
-        Setting(name, tuple(values), by_logs=True)
-        for name, values in logged.items()
-        if name not in claimed
+    return [
+        *(Setting(name, (value,), by_logs=False) for name, value in claimed.items()),
+        *(Setting(n, tuple(v), by_logs=True) for n, v in logged.items() if n not in claimed),
     ]
-    return stated + added

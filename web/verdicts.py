@@ -1,6 +1,6 @@
 """A verdict in words: for a badge, as four checks, and as a decision between two."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,24 +34,18 @@ def reads_between_evaluations(check: View, submission: View) -> bool:
     )
 
 
-REACHED = ("reached_target", "did_not_reach", "below_entropy")
-LEARNED = (
-    "within_band",
-    "below_band",
-    "above_band",
-    "curve_reproduced",
-    "curve_not_reproduced",
-)
-EPOCHS = ("convergence_agrees", "converges_faster_than_replay")
-SPEED = (
-    "time_agrees",
-    "slower_than_claimed",
-    "hardware_differs",
-    "worker_drifted",
-    "time_not_compared",
-    "quality_compared",
-    "claim_has_no_time",
-)
+CHECKS = {
+    "Reached the target": ("reached_target", "did_not_reach", "below_entropy"),
+    "Learned like the reference": (
+        *("within_band", "below_band", "above_band"),
+        *("curve_reproduced", "curve_not_reproduced"),
+    ),
+    "Same number of epochs": ("convergence_agrees", "converges_faster_than_replay"),
+    "Speed as claimed": (
+        *("time_agrees", "slower_than_claimed", "hardware_differs", "worker_drifted"),
+        *("time_not_compared", "quality_compared", "claim_has_no_time"),
+    ),
+}
 # The heaviest weight speaks for a check.
 HEAVIEST = ("rejects", "leaves_open", "supports", "note")
 
@@ -65,13 +59,7 @@ def verdict_checks(
     """
     if verification["kind"] != "replay" or not verification["outcome"]:
         return []
-    checks = [
-        ("Reached the target", REACHED),
-        ("Learned like the reference", LEARNED),
-        ("Same number of epochs", EPOCHS),
-        ("Speed as claimed", SPEED),
-    ]
-    return [
+    found = [
         (
             name,
             min(
@@ -80,8 +68,9 @@ def verdict_checks(
                 default=None,
             ),
         )
-        for name, codes in checks[: 2 if claims_nothing(submission) else 4]
+        for name, codes in CHECKS.items()
     ]
+    return found[: 2 if claims_nothing(submission) else 4]
 
 
 CLOSE = 1.5  # A smaller factor has a third digit.
@@ -118,42 +107,30 @@ def decision_rows(
 
     A side has the row's words, its outcome, its runs and its share of the processor.
     """
-    words = published["words"], new["words"]
-    rows = [DecisionRow("Evidence", *words, "" if words[0] == words[1] else "changes")]
-    rows.append(_row("Time", published, new, "tta_seconds", time, differences, "slower", "faster"))
-    if new.get("kind") != "entry":  # A package has no epochs.
-        more = ("more", "fewer")
-        rows.append(_row("Epochs", published, new, "epochs_to_target", _three, differences, *more))
+    sides = published, new
+    words = [side["words"] for side in sides]
+    rows = [DecisionRow("Evidence", words[0], words[1], "" if words[0] == words[1] else "changes")]
+    figures: dict[str, tuple[str, Callable[[float | None], str], str, str]] = {
+        "tta_seconds": ("Time", time, "slower", "faster"),
+        "epochs_to_target": ("Epochs", lambda epochs: number(epochs, 3), "more", "fewer"),
+    }
+    if new.get("kind") == "entry":  # A package has no epochs.
+        del figures["epochs_to_target"]
+    for figure, (name, write, *more_or_less) in figures.items():
+        found = next((each for each in differences if each["figure"] == figure), None)
+        means = [_mean(side, figure) for side in sides]
+        if found is not None:
+            means = [found["first_mean"], found["second_mean"]]
+        told = ratio_words(means[1] / means[0], *more_or_less) if means[0] and means[1] else ""
+        if told and found is not None and not found["comparable"]:
+            told += " (other hardware)"
+        elif told and found is not None and found["p_value"] is not None:
+            told += f" (Welch's p = {found['p_value']:.2g})"
+        rows.append(DecisionRow(name, write(means[0]), write(means[1]), told))
+    shares = [side["cpu_share"] for side in sides]
+    loads = [DASH if share is None else percent(100 * share) for share in shares]
     rows.append(DecisionRow("Reached", _reached(published), _reached(new), ""))
-    loads = [_load(side["cpu_share"]) for side in (published, new)]
-    rows.append(DecisionRow("Share of the processor", loads[0], loads[1], ""))
-    return rows
-
-
-def _three(value: float | None) -> str:
-    return number(value, 3)
-
-
-def _row(
-    name: str,
-    published: View,
-    new: View,
-    figure: str,
-    shown: Any,
-    differences: Sequence[View],
-    more: str,
-    less: str,
-) -> DecisionRow:
-    found = next((each for each in differences if each["figure"] == figure), None)
-    means = [_mean(side, figure) for side in (published, new)]
-    if found is not None:
-        means = [found["first_mean"], found["second_mean"]]
-    told = ratio_words(means[1] / means[0], more, less) if means[0] and means[1] else ""
-    if told and found is not None and not found["comparable"]:
-        told += " (other hardware)"
-    elif told and found is not None and found["p_value"] is not None:
-        told += f" (Welch's p = {found['p_value']:.2g})"
-    return DecisionRow(name, shown(means[0]), shown(means[1]), told)
+    return [*rows, DecisionRow("Share of the processor", loads[0], loads[1], "")]
 
 
 def ratio_words(ratio: float, more: str, less: str) -> str:
@@ -172,9 +149,3 @@ def _mean(side: View, figure: str) -> float | None:
 def _reached(side: View) -> str:
     reached = sum(run["tta_seconds"] is not None for run in side["runs"])
     return f"{reached} of {len(side['runs'])}" if side["runs"] else DASH
-
-
-def _load(share: float | None) -> str:
-    if share is None:
-        return DASH
-    return percent(100 * share)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import func, select
@@ -11,11 +11,10 @@ from sqlalchemy.orm import Session, selectinload, undefer
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import place_words
 from finishline.rules.statistics.aggregate import mean
-from finishline.rules.verification.control_points import band_for
 from server.base.board_versions import board_version
 from server.base.models import PoolRun, RunRow, Submission, Verification
 from server.base.services import Services
-from server.base.standing import claim_of, published_verification
+from server.base.standing import published_verification
 from server.benchmarks.definitions import definition
 from server.benchmarks.endpoints import benchmark_view
 from server.boards.board import RankedBoard, query_of, ranked_board
@@ -129,16 +128,12 @@ MOST_CHECKS = 10
 
 
 def submission_context(session: Session, services: Services, submission: Submission) -> Context:
-    """A submission, the benchmark it was scored under, and the reference band of its settings."""
+    """A submission, and the benchmark it was scored under."""
     benchmark = definition(session, submission.benchmark_sha256)
     shown = whole_view(services, session, submission)
-    # An inference has no runs that a band could be drawn for.
-    runs = len(submission.runs)
-    points = band_for(benchmark, claim_of(submission), runs=runs) if runs else []
     return {
         "submission": shown.model_dump(mode="json"),
         "benchmark": benchmark_view(benchmark).model_dump(mode="json"),
-        "control_points": [asdict(point) for point in points],
         "time": times_of(
             session,
             services,

@@ -215,7 +215,6 @@ def _shown(
         chart = runs_chart(
             curves,
             context["benchmark"]["target"],
-            [] if is_result else context["control_points"],
             [g.model_dump(mode="json") for g in ghosts if g.role == "record" and not g.is_own],
             time=context["time"],
         )

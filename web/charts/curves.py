@@ -1,6 +1,5 @@
 """Charts of quality over time and over epochs: of a board, a submission, or several of them."""
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -29,7 +28,6 @@ class Curves:
         self.time = time
         curves = [run["curve"] for run in runs]
         self.curves = curves
-        self.longest: Sequence[View] = max(curves, key=len, default=[])
         self.by_epoch = all(point["epoch"] is not None for curve in curves for point in curve)
         self.progress = counts if self.by_epoch else "evaluations"
 
@@ -133,43 +131,23 @@ def evaluations_table(runs: Iterable[tuple[str, View]], target: View, *, first: 
 def runs_chart(
     runs: Sequence[View],
     target: View,
-    control_points: Sequence[View] = (),
     ghosts: Sequence[View] = (),
     *,
     time: TimeFormat = SECONDS,
 ) -> Chart:
-    """Quality of each run of a submission over seconds, and over epochs with the band.
+    """Quality of each run of a submission over seconds, and over epochs.
 
-    A run has its "file" and its "curve". Ghosts stand beside them over seconds.
+    A run has its "file", its "seconds" and its "curve". Ghosts stand beside them over seconds.
     """
+    rows = evaluations_table([(run["file"], run) for run in runs], target, first="Run")
+    if is_strip(runs):
+        return strip_chart(runs, rows, time)
     drawn = Curves(runs, time)
     traces = [trace for each in ghosts for trace in ghost_traces(each, time)[:1]]
     look = draw.RUN | {"showlegend": False}
     for run in runs:
         traces += drawn.traces(run["curve"], draw.label(run["file"]), "status-measured", look)
-    longest = drawn.longest if drawn.by_epoch else []
-    places = [_place(point["index"], longest) for point in control_points]
-    rows = evaluations_table([(run["file"], run) for run in runs], target, first="Run")
-    if is_strip(runs):
-        return strip_chart(runs, rows, time)
-    bands = draw.band_traces(control_points, places, view=drawn.progress)
-    return drawn.chart([*bands, *traces], rows, target, height=420)
-
-
-def _place(index: int, curve: Sequence[View]) -> float:
-    """The epoch of the evaluation of that index (from 1), continued evenly past the end."""
-    if not curve:
-        return index
-    known = [number_of(point, place) for place, point in enumerate(curve, start=1)]
-    last, end = known[-1], float(curve[-1]["epoch"])
-    if index > last:
-        return end + (index - last) * end / last
-    at = bisect_left(known, index)
-    here = float(curve[at]["epoch"])
-    if known[at] == index or at == 0:
-        return here
-    before = float(curve[at - 1]["epoch"])
-    return before + (here - before) * (index - known[at - 1]) / (known[at] - known[at - 1])
+    return drawn.chart(traces, rows, target, height=420)
 
 
 def strip_chart(runs: Sequence[View], rows: Table, time: TimeFormat) -> Chart:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean
 from typing import Any
 
 from finishline.rules.benchmarks.quality import GREATEST
@@ -12,10 +11,9 @@ from web.charts.curves import HOVER, fitted_axis, ghost_traces, is_strip, strip_
 from web.charts.parts import Chart, Row, Table, Trace, View
 from web.formats import DASH, SECONDS, TimeFormat, number, quality, ratio_text, seconds_exact
 from web.names import byline, hardware
-from web.progress import expected_evaluations, side_of
+from web.progress import side_of
 
 NO_RACE: View = {"ghosts": [], "runs": [], "why_no_record": None}
-FURTHER = 2  # Control points past where a run should end. All of them would squeeze the race.
 
 
 def replay_chart(
@@ -28,9 +26,8 @@ def replay_chart(
     """Quality of each run over time and by evaluation, beside ghosts and band.
 
     A planned run that has not begun is an empty trace, which the page fills as evaluations arrive.
-    The band binds by evaluation. Over seconds it stands at the pace of the replay, or of the claim
-    before there is one. The table has every evaluation beside its control point. A code submission
-    tells no epochs.
+    The band binds by evaluation. The table has every evaluation beside its control point. A code
+    submission tells no epochs.
     """
     points, report = verification["control_points"], verification["report"]
     done = {run["index"]: run["evaluations"] for run in (report or race)["runs"]}
@@ -47,12 +44,7 @@ def replay_chart(
             return strip_chart(runs_of, rows, time)
     runs = sorted(set(range(verification["runs_planned"] or 0)) | set(done))
     places = [point["index"] for point in points]
-    pace = _pace(list(done.values()), race["ghosts"])
     bands = draw.band_traces(points, places, view="evaluations")
-    if pace:
-        shown = max(len(pace), expected_evaluations(verification) or 0) + FURTHER
-        times = [at / time.scale for at in _extended(pace, places[:shown])]
-        bands += draw.band_traces(points[:shown], times, view="seconds")
     ghosts = [trace for ghost in race["ghosts"] for trace in ghost_traces(ghost, time)]
     traces = [trace for run in runs for trace in _run(verification, run, done.get(run, []), time)]
     title = f"Time on the clock ({time.word})"
@@ -72,27 +64,6 @@ def replay_chart(
             ],
         },
     )
-
-
-def _pace(curves: Sequence[Sequence[View]], ghosts: Sequence[View]) -> list[float]:
-    """Seconds at each evaluation: the mean over the replay's runs, else the claim's."""
-    longest = max((len(curve) for curve in curves), default=0)
-    if longest:
-        return [
-            fmean(curve[place]["seconds"] for curve in curves if len(curve) > place)
-            for place in range(longest)
-        ]
-    claim = next((ghost for ghost in ghosts if ghost["role"] == "claim"), None)
-    return [point["seconds"] for point in claim["points"]] if claim else []
-
-
-def _extended(pace: Sequence[float], places: Sequence[int]) -> list[float]:
-    """The pace at each place (from 1), past its end as if it went on evenly."""
-    each = pace[-1] / len(pace)
-    return [
-        pace[place - 1] if place <= len(pace) else pace[-1] + each * (place - len(pace))
-        for place in places
-    ]
 
 
 def _run(verification: View, run: int, curve: Sequence[View], time: TimeFormat) -> Iterable[Trace]:

@@ -43,7 +43,7 @@
   };
 
   const shadeOf = ({ paint, series } = {}, colour) => {
-    if (paint === "series" || paint === "box") return colour(`series-${series % 8}`);
+    if (paint === "series") return colour(`series-${series % 8}`);
     if (paint === "target") return colour("target");
     if (paint?.startsWith("vendor-")) return colour(paint);
     if (paint?.startsWith("status-")) return colour(paint.slice("status-".length));
@@ -53,7 +53,6 @@
   const paintTrace = (trace, colour) => {
     const shade = shadeOf(trace.meta, colour);
     if (trace.meta?.paint === "band") return { ...trace, fillcolor: colour("band"), line: { ...trace.line, width: 0 } };
-    if (trace.meta?.paint === "box") return { ...trace, fillcolor: colour("sunk"), line: { ...trace.line, color: shade } };
     const marker = trace.marker && {
       ...trace.marker, color: shade, line: { ...trace.marker.line, color: shade },
     };
