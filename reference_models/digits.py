@@ -30,9 +30,9 @@ from torch import Tensor, nn
 from finishline.rules.run import Phase
 from reference_models import DataSetError, Measurement, Synthetic
 from reference_models.arithmetic import Arithmetic
-from reference_models.distributed import World, join, synchronise
+from reference_models.distributed import join, synchronise
 from reference_models.hyperparameters import Limit, checked
-from reference_models.training import average, check_loss, linear_rate, set_rate
+from reference_models.training import average, check_loss, linear_rate, train_step
 
 DATA_SET_SHA256 = "87ff0c9e40dc7e2c0e34e7257799c2e3f3aec1a016363bb11cad869ec428a826"
 TRAIN_ITEMS, TEST_ITEMS = 1198, 599
@@ -248,29 +248,6 @@ def evaluation_items(*, device: str, data_dir: Path) -> list[tuple[Tensor]]:
     """The test images one by one, each (1, 1, 8, 8). `data_dir` is not read."""
     _, _, test_x, _ = load_split()
     return [(x.unsqueeze(0),) for x in test_x.to(device)]
-
-
-def train_step(
-    model: nn.Module,
-    optimiser: torch.optim.SGD,
-    x: Tensor,
-    y: Tensor,
-    arithmetic: Arithmetic,
-    *,
-    rate: float,
-    world: World | None = None,
-) -> Tensor:
-    """One step at the given learning rate. The loss stays on the device."""
-    set_rate(optimiser, rate)
-    with arithmetic.forward():
-        logits = model(x)
-    loss = nn.functional.cross_entropy(logits.float(), y)
-    optimiser.zero_grad()
-    arithmetic.backward(loss)
-    if world is not None:
-        world.average_gradients(model.parameters())
-    arithmetic.step(optimiser)
-    return loss.detach()
 
 
 def accuracy_percent(model: nn.Module, x: Tensor, y: Tensor) -> float:

@@ -26,9 +26,9 @@ from finishline.rules.run import Phase
 from reference_models import Measurement, Synthetic
 from reference_models.arithmetic import Arithmetic
 from reference_models.data import NEEDS, read_whole, sha256_of_list
-from reference_models.distributed import World, join, synchronise
+from reference_models.distributed import join, synchronise
 from reference_models.hyperparameters import Limit, checked
-from reference_models.training import check_loss, linear_rate, set_rate
+from reference_models.training import check_loss, linear_rate, train_step
 
 DATA_SET_SHA256 = sha256_of_list(NEEDS["fashion"])
 TRAIN_ITEMS, TEST_ITEMS, PIXELS, CLASSES = 60_000, 10_000, 28, 10
@@ -233,29 +233,6 @@ def evaluation_items(*, device: str, data_dir: Path) -> list[tuple[Tensor]]:
     """The test images one by one, each (1, 1, 28, 28)."""
     _, _, test_x, _ = read_images(data_dir)
     return [(x.unsqueeze(0),) for x in normalised(test_x.to(device))]
-
-
-def train_step(
-    model: nn.Module,
-    optimiser: torch.optim.SGD,
-    x: Tensor,
-    y: Tensor,
-    arithmetic: Arithmetic,
-    *,
-    rate: float,
-    world: World | None = None,
-) -> Tensor:
-    """One step at the given learning rate. The loss stays on the device."""
-    set_rate(optimiser, rate)
-    with arithmetic.forward():
-        logits = model(x)
-    loss = nn.functional.cross_entropy(logits.float(), y)
-    optimiser.zero_grad()
-    arithmetic.backward(loss)
-    if world is not None:
-        world.average_gradients(model.parameters())
-    arithmetic.step(optimiser)
-    return loss.detach()
 
 
 def accuracy_percent(model: nn.Module, images: Tensor, labels: Tensor) -> float:

@@ -1,4 +1,4 @@
-"""What trainings share: schedules of the learning rate, averaged weights, a loss that is none."""
+"""What trainings share: a step, schedules of the learning rate, averaged weights."""
 
 import math
 from collections.abc import Iterator
@@ -8,6 +8,31 @@ import torch
 from torch import Tensor, nn
 
 from reference_models import TrainingDivergedError
+from reference_models.arithmetic import Arithmetic
+from reference_models.distributed import World
+
+
+def train_step(
+    model: nn.Module,
+    optimiser: torch.optim.SGD,
+    x: Tensor,
+    y: Tensor,
+    arithmetic: Arithmetic,
+    *,
+    rate: float,
+    world: World | None = None,
+) -> Tensor:
+    """One step of a classifier at the given learning rate. The loss stays on the device."""
+    set_rate(optimiser, rate)
+    with arithmetic.forward():
+        logits = model(x)
+    loss = nn.functional.cross_entropy(logits.float(), y)
+    optimiser.zero_grad()
+    arithmetic.backward(loss)
+    if world is not None:
+        world.average_gradients(model.parameters())
+    arithmetic.step(optimiser)
+    return loss.detach()
 
 
 def linear_rate(step: int, steps: int, *, peak_share: float, peak: float) -> float:
