@@ -43,7 +43,7 @@ def times_of_board(benchmark: Benchmark, board: RankedBoard) -> TimeFormat:
 def times_fitting(benchmark: Benchmark, seconds: Iterable[float | None]) -> TimeFormat:
     """The unit that the definition names, else the one that fits these times."""
     if benchmark.score.by == "quality":
-        title = f"{benchmark.target.called} in {benchmark.ranking.budget_seconds:g} s"
+        title = f"{benchmark.target.called} in {benchmark.reach.budget_seconds:g} s"
         return TimeFormat(title=title[:1].upper() + title[1:], quality_unit=benchmark.target.unit)
     return time_format(seconds, benchmark.time_unit)
 

@@ -239,7 +239,7 @@ def _faults(benchmark: Benchmark) -> Iterator[Fault]:
             if seconds > LONGEST_SECONDS:
                 expected = f"at most {LONGEST_SECONDS:g} seconds"
                 yield f"{name}.{limit}", f"{seconds:g}", expected
-        budget = benchmark.ranking.budget_seconds
+        budget = benchmark.reach.budget_seconds
         if policy is not None and budget is not None and budget > policy.run_limit_seconds:
             expected = f"at most {policy.run_limit_seconds:g}, run_limit_seconds of [{name}]"
             yield "ranking.budget_seconds", f"{budget:g}", expected

@@ -181,6 +181,9 @@ def score(
     seconds_of = {run.file: run.tta_seconds for run in scores}
     priced = {"TTA (s)": tta, "price (USD/h)": price_usd_per_hour}
     cv = coefficient_of_variation_percent(converged)
+    quality = _quality_of_set(scores, benchmark)
+    by_quality = benchmark.score.by == "quality"
+    formulas = (_run_formula(run, benchmark, clock) for run in runs)
     return Result(
         benchmark_sha256=benchmark.sha256,
         clock=clock.name,
@@ -194,13 +197,13 @@ def score(
         cv_percent=cv,
         epochs_to_target=mean(epochs) if epochs else None,
         cost_usd=cost,
-        best_quality=_quality_of_set(scores, benchmark),
+        best_quality=quality,
         evaluation_interval_seconds=step,
         violations=(*broken, *rcp_violations),
         steps=(
-            *_run_steps(runs, scores, benchmark, clock),
+            *map(_run_step, scores, formulas, run_uses(times, benchmark.runs)),
             *_tta_steps(scores, places, benchmark, raw, rcp, tta),
-            *_quality_steps(scores, benchmark),
+            *((_quality_step(scores, benchmark, quality),) if by_quality else ()),
             Step("coefficient of variation", OF_CV, seconds_of, cv, "%", _spread(converged, cv)),
             Step(
                 COST_STEP,
@@ -299,51 +302,47 @@ def score_run(run: Run, benchmark: Benchmark, *, division: str, clock: Clock) ->
     )
 
 
-def _run_steps(
-    runs: Sequence[Run], scores: Sequence[RunScore], benchmark: Benchmark, clock: Clock
-) -> Iterator[Step]:
-    uses = run_uses([scored.tta_seconds for scored in scores], benchmark.runs)
-    for run, scored, use in zip(runs, scores, uses, strict=True):
-        end = "the first evaluation with"
-        if run.stop_seconds is not None and run.clock == clock.name:
-            end = "the run_stop of a run that reached"
-        formula = f"Seconds on the {clock.name} clock to {end} {benchmark.target.in_words}"
-        if benchmark.reach.budget_seconds is not None:
-            budget = f"the last evaluation within {benchmark.reach.budget_seconds:g} s"
-            formula = f"Seconds on the {clock.name} clock to {budget}"
-        numbers = {"best quality": scored.best_quality, "epoch": scored.epochs_to_target}
-        yield Step(f"TTA of {scored.file}", formula, numbers, scored.tta_seconds, "s", use)
-
-
 def measured_steps(runs: Sequence[RunScore], benchmark: Benchmark) -> tuple[Step, ...]:
     """How the time of measured runs is made: how each run counts, and their olympic mean.
 
     With a budget, how their quality is made: their mean.
     """
-    times = [run.tta_seconds for run in runs]
+    times = {run.file: run.tta_seconds for run in runs}
     rule = RunsRule(len(runs), dropped_at_each_end(len(runs)))
-    end, uses = "the first evaluation at the target", run_uses(times, rule)
-    named = {run.file: run.tta_seconds for run in runs}
-    formula = _mean_formula(len(runs), rule)
-    total = Step("TTA", formula, named, measured_seconds(times), "s", _mean(times, rule.dropped))
+    uses, end = run_uses([*times.values()], rule), "the first evaluation at the target"
+    words, found = _mean([*times.values()], rule.dropped), measured_seconds([*times.values()])
+    total = Step("TTA", _mean_formula(len(runs), rule), times, found, "s", words)
     if benchmark.score.by == "quality":
-        end = f"the last evaluation within {benchmark.reach.budget_seconds:g} s"
         uses = ["counts" if run.reached else "counts as the worst" for run in runs]
-        named = {run.file: run.best_quality for run in runs}
-        found = benchmark.score.measured(list(named.values()))
-        total = Step("quality", "The mean of all runs", named, found, "")
-    steps = [
-        Step(
-            f"TTA of {run.file}",
-            f"Seconds on the worker's stopwatch to {end}",
-            {"best quality": run.best_quality, "epoch": run.epochs_to_target},
-            run.tta_seconds,
-            "s",
-            use,
-        )
-        for run, use in zip(runs, uses, strict=True)
-    ]
-    return (*steps, total)
+        end = _budget_words(benchmark)
+        found = benchmark.score.measured([run.best_quality for run in runs])
+        total = _quality_step(runs, benchmark, found)
+    ended = (f"Seconds on the worker's stopwatch to {end}" for _ in runs)
+    return (*map(_run_step, runs, ended, uses), total)
+
+
+def _run_step(run: RunScore, formula: str, use: str) -> Step:
+    numbers = {"best quality": run.best_quality, "epoch": run.epochs_to_target}
+    return Step(f"TTA of {run.file}", formula, numbers, run.tta_seconds, "s", use)
+
+
+def _run_formula(run: Run, benchmark: Benchmark, clock: Clock) -> str:
+    end = f"the first evaluation with {benchmark.target.in_words}"
+    if benchmark.reach.budget_seconds is not None:
+        end = _budget_words(benchmark)
+    elif run.stop_seconds is not None and run.clock == clock.name:
+        end = f"the run_stop of a run that reached {benchmark.target.in_words}"
+    return f"Seconds on the {clock.name} clock to {end}"
+
+
+def _budget_words(benchmark: Benchmark) -> str:
+    return f"the last evaluation within {benchmark.reach.budget_seconds:g} s"
+
+
+def _quality_step(runs: Sequence[RunScore], benchmark: Benchmark, found: float | None) -> Step:
+    named = {run.file: run.best_quality for run in runs}
+    formula = f"Mean of all runs within {benchmark.reach.budget_seconds:g} s"
+    return Step("quality", formula, named, found, "")
 
 
 def run_uses(times: Sequence[float | None], rule: RunsRule) -> list[str]:
@@ -393,13 +392,6 @@ def _tta_steps(
     yield Step("normalisation", formula, numbers, factor, "", _quotient(rcp, factor))
     product = None if raw is None else f"{_plain(raw)} × {_plain(factor)}"
     yield Step("TTA", "Raw TTA × normalisation", {"raw TTA (s)": raw}, tta, "s", product)
-
-
-def _quality_steps(scores: Sequence[RunScore], benchmark: Benchmark) -> Iterator[Step]:
-    if benchmark.score.by == "quality":
-        formula = f"Mean of all runs within {benchmark.reach.budget_seconds:g} s"
-        numbers = {run.file: run.best_quality for run in scores}
-        yield Step("quality", formula, numbers, _quality_of_set(scores, benchmark), "")
 
 
 def _mean(values: Sequence[float | None], dropped: int) -> str | None:
