@@ -91,21 +91,13 @@ async def with_form(
 
     `parts` is a sentence that names the parts. Raises HttpError.
     """
-    form = await _read_form(request, max_files=max_files, parts=parts)
-    try:
-        return await run_in_threadpool(use, form)
-    finally:
-        await form.close()
-
-
-async def _read_form(request: Request, *, max_files: int, parts: str) -> FormData:
     content_type = request.headers.get("content-type", "")
     if not content_type.startswith("multipart/form-data"):
         raise HttpError(415, f"{parts}; send it as multipart/form-data.")
     if request.headers.get("content-encoding", "identity") != "identity":
         raise HttpError(415, "Compressed requests are not read; send the files as they are.")
     try:
-        return await request.form(
+        form = await request.form(
             max_files=max_files, max_fields=10, max_part_size=MAX_TEXT_PART_BYTES
         )
     except HTTPException as error:
@@ -114,6 +106,10 @@ async def _read_form(request: Request, *, max_files: int, parts: str) -> FormDat
             most = f"{parts}, together at most {max_files} files."
             raise HttpError(413, f"{error.detail} {most}") from error
         raise
+    try:
+        return await run_in_threadpool(use, form)
+    finally:
+        await form.close()
 
 
 def read_files(

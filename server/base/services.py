@@ -23,20 +23,15 @@ class OfferedBenchmarks(UserDict[str, Benchmark]):
 
     def __init__(self, benchmarks: Iterable[Benchmark] = ()) -> None:
         super().__init__()
-        self.data = _by_id(benchmarks)
         self.redefined: set[str] = set()
+        self.replace(benchmarks)
+        self.redefined.clear()
 
     def replace(self, benchmarks: Iterable[Benchmark]) -> None:
         """Offer these benchmarks and no other."""
-        later = _by_id(benchmarks)
+        later = {one.benchmark_id: one for one in benchmarks}
         self.redefined |= {name for name in later if later[name] is not self.data.get(name)}
-        self.data = later
-
-
-def _by_id(benchmarks: Iterable[Benchmark]) -> dict[str, Benchmark]:
-    return {
-        each.benchmark_id: each for each in sorted(benchmarks, key=lambda one: one.benchmark_id)
-    }
+        self.data = dict(sorted(later.items()))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from server.base.error_answers import message_of
 from server.base.errors import ContentError, ServerError
 from server.base.services import Services, ServicesDep, site_address
 from server.base.visibility import Viewer
-from server.people.accounts import ORGANISERS, ROLES, SUBMITTERS
+from server.people.accounts import MAY
 from server.people.callers import (
     AnybodyDep,
     Caller,
@@ -26,7 +26,7 @@ from server.people.callers import (
     SignedInDep,
     ViewerDep,
     leave_notice,
-    require_one_of,
+    require,
     take_notice,
     viewer_for,
 )
@@ -96,24 +96,19 @@ def sentence_of(item: ErrorDetails) -> str:
     return message[:1].upper() + message[1:].rstrip(".") + "."
 
 
-def _visit(*roles: str) -> Callable[..., Console]:
-    """Dependency that requires a session with a token of one of these roles."""
+def _visit(role: str) -> Callable[..., Console]:
+    """Dependency that requires a session with a token which may do what this role may."""
 
     def visit(services: ServicesDep, caller: SignedInDep, request: Request) -> Console:
-        require_one_of(caller, roles)
+        require(caller, role)
         return Console(services, caller, request)
 
     return visit
 
 
-OrganiserDep = Annotated[Console, Depends(_visit(*ORGANISERS))]
-SubmitterDep = Annotated[Console, Depends(_visit(*SUBMITTERS))]
-CONSOLES: dict[Role, Any] = {
-    "user": Annotated[Console, Depends(_visit(*ROLES))],
-    "submitter": SubmitterDep,
-    "organiser": OrganiserDep,
-    "admin": Annotated[Console, Depends(_visit("admin"))],
-}
+CONSOLES = {role: Annotated[Console, Depends(_visit(role))] for role in MAY}
+OrganiserDep = Annotated[Console, Depends(_visit("organiser"))]
+SubmitterDep = Annotated[Console, Depends(_visit("submitter"))]
 # Context of a template. A response of its own is sent as it is.
 Context = dict[str, Any]
 Declared = TypeVar("Declared", bound=Callable[..., Context | Response])

@@ -32,6 +32,7 @@ from server.base.services import Services, ServicesDep
 from server.base.settings import Settings
 from server.base.visibility import ANYBODY, ORGANISER, Viewer
 from server.people.accounts import (
+    MAY,
     ORGANISERS,
     SUBMITTERS,
     find_session_token,
@@ -105,27 +106,26 @@ def get_caller(services: ServicesDep, secret: SecretDep) -> Caller:
 CallerDep = Annotated[Caller, Depends(get_caller)]
 
 
-def require_one_of(caller: Caller, roles: tuple[str, ...]) -> None:
-    """Raise NotAllowedError unless the caller's token has one of these roles."""
-    if caller.role not in roles:
-        *others, last = roles
+def require(caller: Caller, role: str) -> None:
+    """Raise NotAllowedError unless the caller's token may do what this role may."""
+    if caller.role not in MAY[role]:
+        *others, last = MAY[role]
         needed = f"{', '.join(others)} or {last}" if others else last
         raise NotAllowedError(f"This needs a token of role {needed}; yours is {caller.role}.")
 
 
-def require_role(*roles: str) -> Callable[[Caller], Awaitable[Caller]]:
-    """Dependency that requires a token of one of these roles."""
+def require_role(role: str) -> Callable[[Caller], Awaitable[Caller]]:
+    """Dependency that requires a token which may do what this role may."""
 
     async def check(caller: CallerDep) -> Caller:
-        require_one_of(caller, roles)
+        require(caller, role)
         return caller
 
     return check
 
 
-SubmitterDep = Annotated[Caller, Depends(require_role(*SUBMITTERS))]
-OrganiserDep = Annotated[Caller, Depends(require_role(*ORGANISERS))]
-AdminDep = Annotated[Caller, Depends(require_role("admin"))]
+SubmitterDep = Annotated[Caller, Depends(require_role("submitter"))]
+OrganiserDep = Annotated[Caller, Depends(require_role("organiser"))]
 WorkerDep = Annotated[Caller, Depends(require_role("worker"))]
 
 

@@ -4,31 +4,26 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from inspect import Parameter, Signature, signature
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 
 from server.base.services import ServicesDep
+from server.people.accounts import MAY
 from server.people.callers import (
-    AdminDep,
     AnybodyDep,
+    Caller,
     CallerDep,
     Fields,
-    OrganiserDep,
-    SubmitterDep,
     ViewerDep,
-    WorkerDep,
+    require_role,
     viewer_for,
 )
 
 Role = Literal["user", "submitter", "organiser", "admin", "worker"]
-CALLERS: dict[Role, Any] = {
-    "user": CallerDep,
-    "submitter": SubmitterDep,
-    "organiser": OrganiserDep,
-    "admin": AdminDep,
-    "worker": WorkerDep,
-}
+CALLERS: dict[str, Any] = {
+    role: Annotated[Caller, Depends(require_role(role))] for role in MAY if role != "user"
+} | {"user": CallerDep}
 # Arguments of a declared function that no request carries.
 SUPPLIED = ("session", "caller", "services", "console", "viewer")
 Declared = TypeVar("Declared", bound=Callable[..., Any])
