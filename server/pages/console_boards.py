@@ -42,7 +42,7 @@ from server.pages.board import (
     query_instead,
     times_of_board,
 )
-from server.pages.declared import PAGES, Console, Context, OrganiserDep, choices, page, plain
+from server.pages.declared import PAGES, Console, Context, OrganiserDep, page, plain
 from server.pages.submit import files_of_folder, refusal_of
 from server.people.callers import Caller, leave_notice, require_same_origin
 from server.verifications import calibrations as views
@@ -175,7 +175,7 @@ def calibrations_page(session: Session, services: Services) -> Context:
     return {
         "typed": {"runs": "20"},
         "calibrations": views.list_calibrations(session, services, limit=LATEST).calibrations,
-        "benchmarks": choices([name for name, made in offered if made.replay is not None]),
+        "benchmarks": [name for name, made in offered if made.replay is not None],
     }
 
 

@@ -19,7 +19,7 @@ from server.notices import subscriptions
 from server.notices.events import ABOUT
 from server.notices.subscriptions import MailView
 from server.pages.board import times_of
-from server.pages.declared import Console, Context, OrganiserDep, choices, page, plain
+from server.pages.declared import Console, Context, OrganiserDep, page, plain
 from server.people import audit, erasure, invitations, tokens, users
 from server.people.accounts import ROLES, find_user_or_none, is_within
 from server.people.callers import Caller, ends_at
@@ -36,16 +36,14 @@ Search = Annotated[str, Query(max_length=100)]
 def users_page(session: Session, caller: Caller, q: Search = "", after: Search = "") -> Context:
     """Users by name. For admins also organisations, and the forms that add to them."""
     found = users.list_users(session, caller, PAGE, after or None, q.strip() or None)
-    organisations = users.list_organisations(session).organisations
     filters = {"q": q.strip()} if q.strip() else {}
     following = {"after": found.next_after}
     return {
         "typed": {"role": "submitter"},
         "users": found.users,
         "erasures": list(erasure.erasures_asked(session)),
-        "organisations": organisations,
-        "organisation_choices": choices([each.name for each in organisations], none=True),
-        "roles": choices(ROLES),
+        "organisations": users.list_organisations(session).organisations,
+        "roles": ROLES,
         "filters": filters,
         "next_page": found.next_after and f"{users.CONSOLE}?{urlencode(filters | following)}",
     }
@@ -55,13 +53,12 @@ def users_page(session: Session, caller: Caller, q: Search = "", after: Search =
 def user_page(session: Session, caller: Caller, user_name: str) -> Context:
     """One user and their tokens. For admins also the form that changes them."""
     user = users.get_user(session, caller, user_name)
-    organisations = users.list_organisations(session).organisations
     return {
         "typed": user.model_dump(include={"display_name", "role", "organisation", "email"}),
         "user": user,
         "tokens": tokens.list_tokens(session, caller, user_name).tokens,
-        "organisation_choices": choices([each.name for each in organisations], none=True),
-        "roles": choices(ROLES),
+        "organisations": users.list_organisations(session).organisations,
+        "roles": ROLES,
         "address": f"{users.CONSOLE}/{quote(user_name, safe='')}",
         "asks_erasure_since": erasure.erasures_asked(session).get(user_name),
         "is_self": user.id == caller.user_id,
@@ -76,7 +73,7 @@ def tokens_page(session: Session, caller: Caller, user: Search = "") -> Context:
         "typed": {"role": "submitter", "expires_in_days": "90", "user": only},
         "tokens": tokens.list_tokens(session, caller, only or None).tokens,
         "own_token": caller.token_id,
-        "roles": choices(tokens.may_give(caller)),
+        "roles": tokens.may_give(caller),
         "filters": {"user": only} if only else {},
     }
 
@@ -84,12 +81,11 @@ def tokens_page(session: Session, caller: Caller, user: Search = "") -> Context:
 @page(invitations.CONSOLE, "invitations.html", role="organiser")
 def invitations_page(session: Session, caller: Caller) -> Context:
     """Links without their codes, and the form that makes one."""
-    organisations = users.list_organisations(session).organisations
     return {
         "typed": {"role": "submitter", "uses": "1"},
         "links": invitations.list_invitations(session, caller).invitations,
-        "roles": choices(tokens.may_give(caller)),
-        "organisations": choices([each.name for each in organisations], none=True),
+        "roles": tokens.may_give(caller),
+        "organisations": users.list_organisations(session).organisations,
     }
 
 
@@ -121,7 +117,7 @@ def account_page(
         "asks_erasure_since": erasure.erasures_asked(session).get(caller.name),
         "quota": quota_of(session, services, session.get_one(User, caller.user_id)),
         "own_token": caller.token_id,
-        "roles": choices([role for role in ROLES if is_within(role, caller.role)]),
+        "roles": [role for role in ROLES if is_within(role, caller.role)],
         "may_change": caller.is_submitter,
         "provider": services.settings.oidc_issuer and services.settings.oidc_name,
         "session_ends_at": ends_at(console.request).isoformat(),

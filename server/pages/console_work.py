@@ -38,7 +38,7 @@ from server.benchmarks.calibrations import count_runs
 from server.benchmarks.definitions import definition
 from server.boards.compare import get_verification_comparison
 from server.boards.records import list_records
-from server.pages.declared import Context, choices, page, read_form
+from server.pages.declared import Context, page, read_form
 from server.pages.queries import brief, submission_context
 from server.people.accounts import ORGANISERS
 from server.people.callers import Caller
@@ -192,8 +192,8 @@ def verify_page(
         "preview": None,
         "lacking": Fleet.read(session).lacks,
         "under_way": under_way(session),
-        "benchmarks": [("", "–"), *choices(sorted(services.benchmarks))],
-        "statuses_to_choose": [("", "any status"), *choices(STATUSES)],
+        "benchmarks": [("", "–"), *sorted(services.benchmarks)],
+        "statuses_to_choose": [("", "any status"), *STATUSES],
         **(_dry_run(session, services, caller, typed) if preview else {}),
     }
 

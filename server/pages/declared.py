@@ -1,6 +1,6 @@
 """Pages and forms of the console declared once, and a visit to one of them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import signature
 from operator import attrgetter
@@ -214,11 +214,6 @@ def public_page(
 
 def _add(address: str, look: Any) -> None:
     router.add_api_route(address, look, response_class=HTMLResponse)
-
-
-def choices(names: Sequence[str], *, none: bool = False) -> list[tuple[str, str]]:
-    """Names as a form's choices, after an empty one if there may be none."""
-    return [*([("", "none")] if none else []), *((name, name) for name in names)]
 
 
 def routes() -> APIRouter:
