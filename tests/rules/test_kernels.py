@@ -3,7 +3,7 @@
 import pytest
 
 from finishline.rules.errors import RuleError
-from worker.bench.kernel_list import read_kernels
+from worker.machine.kernel_list import read_kernels
 
 HEAD = 'schema = 1\nprecisions = ["fp32"]\npasses = ["forward", "backward"]\n'
 CONVOLUTION = {"n": 2, "c": 3, "h": 9, "w": 7, "k": 5, "r": 3, "s": 2, "padding": 1, "stride": 2}

@@ -13,12 +13,12 @@ import torch
 from finishline.cli.main import main
 from finishline.rules.errors import RuleError
 from reference_models.grammar_generation import CachedByteGPT
-from worker.bench.kernel_list import read_kernels
-from worker.bench.kernels import make_call
 from worker.bench.models import build_model, flops_of, make_step
 from worker.bench.requests import answer, arrivals_of, generate, serve
 from worker.commands.generate import figures_of
 from worker.machine.clock import time_calls
+from worker.machine.kernel_list import read_kernels
+from worker.machine.kernels import make_call
 from worker.machine.precision import count_work
 
 SMALL = """schema = 1

@@ -13,11 +13,11 @@ from finishline.devices import hardware_class_of
 from finishline.rules.errors import RuleError
 from finishline.rules.measurements import ProbeAnswer
 from tests.support.processes import wait_for
-from worker.bench.kernels import BF16, FP32, TF32, types_of
 from worker.child_process import Host, measure_apart
 from worker.machine import peak as roofs
 from worker.machine.canary import canary_gflops
 from worker.machine.clock import time_calls
+from worker.machine.kernels import BF16, FP32, TF32, types_of
 from worker.machine.peak import Shapes, all_reduce_bus_rate, measure_figures
 from worker.machine.probe import probe
 from worker.machine.self_check import SelfCheck

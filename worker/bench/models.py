@@ -24,7 +24,6 @@ from finishline.rules.errors import RuleError
 from reference_models.distributed import check_device
 from reference_models.grammar_generation import CachedByteGPT
 from reference_models.memory import naming_batch_size
-from worker.bench.kernels import ARITHMETIC
 from worker.events import (
     accelerator_peak_bytes,
     answer_or_reason,
@@ -32,6 +31,7 @@ from worker.events import (
     resident_peak_bytes,
 )
 from worker.machine.clock import WARM_UP_CALLS, repeat
+from worker.machine.kernels import ARITHMETIC
 from worker.machine.precision import count_work
 from worker.machine.sensors import open_sensors
 

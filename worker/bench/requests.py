@@ -18,10 +18,10 @@ from torch import Tensor
 from finishline.rules.errors import RuleError
 from reference_models.distributed import check_device
 from reference_models.memory import naming_batch_size
-from worker.bench.kernels import ARITHMETIC
 from worker.bench.models import build_generator
 from worker.events import answer_or_reason
 from worker.machine.clock import synchronise
+from worker.machine.kernels import ARITHMETIC
 
 SEED = 0
 WARM_UP_TOKENS = 2

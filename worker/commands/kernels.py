@@ -11,7 +11,6 @@ from finishline.cli.errors import UsageError
 from finishline.cli.screen import Screen
 from finishline.devices import choose_device
 from finishline.rules.errors import RuleError
-from worker.bench.kernel_list import Kernel, read_kernels
 from worker.commands.measuring import (
     GIGA,
     Columns,
@@ -27,6 +26,7 @@ from worker.commands.measuring import (
     tell,
     why_absent,
 )
+from worker.machine.kernel_list import Kernel, read_kernels
 
 ON_PROCESSORS = ("fp32", "bf16", "fp16")
 KERNEL_SECONDS, GROUP_SECONDS = 1.0, 600.0
@@ -66,7 +66,7 @@ def kernels(
     alone = [asdict(each) for each in listed if each.kind != "all_reduce"]
     orders = {"kernels": alone, "device": chosen, "threads": threads, "seconds": seconds}
     limit = KERNEL_FACTOR * seconds * len(alone)
-    taken = iter(ask("worker.bench.kernels", orders, limit, what="The list")["seconds"])
+    taken = iter(ask("worker.machine.kernels", orders, limit, what="The list")["seconds"])
     rows: list[dict[str, Any]] = []
     for kernel in listed:
         if kernel.kind == "all_reduce":

@@ -17,10 +17,10 @@ import torch.distributed as dist
 from finishline.rules.errors import RuleError
 from finishline.rules.measurements import Figure
 from reference_models.distributed import World, check_device, join, synchronise
-from worker.bench.kernel_list import Kernel
-from worker.bench.kernels import FP8, LAUNCHES, time_kernel, types_of
 from worker.events import answer_orders, first_line, open_store
 from worker.machine.clock import time_calls
+from worker.machine.kernel_list import Kernel
+from worker.machine.kernels import FP8, LAUNCHES, time_kernel, types_of
 
 MIB = 2**20
 TERA, GIGA = 1e12, 1e9

@@ -1,4 +1,4 @@
-"""Seconds of single kernels, in a process of its own: `python -m worker.bench.kernels`."""
+"""Seconds of single kernels, in a process of its own: `python -m worker.machine.kernels`."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from finishline.rules.errors import RuleError
 from reference_models.distributed import check_device
-from worker.bench.kernel_list import Kernel
 from worker.events import answer_or_reason, first_line
 from worker.machine.clock import time_calls
+from worker.machine.kernel_list import Kernel
 
 LAUNCHES = 200
 Call = Callable[[Any], object]
