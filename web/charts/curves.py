@@ -153,9 +153,13 @@ def runs_chart(
 def strip_chart(runs: Sequence[View], rows: Table, time: TimeFormat) -> Chart:
     """A dot for the time of each run, stacked where times are equal: one evaluation is no curve.
 
-    A run that missed the target has a hollow dot at its end.
+    A run that missed the target has a hollow dot at its last evaluation.
     """
-    ends = [(run, run["curve"][0]["seconds"] / time.scale) for run in runs if run["curve"]]
+    ends = [
+        (run, (run["seconds"] or run["curve"][-1]["seconds"]) / time.scale)
+        for run in runs
+        if run["curve"]
+    ]
     known = [at for _, at in ends]
     step = (max(known) - min(known)) / STRIP_PLACES or 1.0
     stacks: Counter[int] = Counter()
@@ -174,15 +178,16 @@ def strip_chart(runs: Sequence[View], rows: Table, time: TimeFormat) -> Chart:
         text=[draw.label(run["file"]) for run, _ in ends],
     )
     flat = draw.axis("", range=[-1, top], showticklabels=False, showgrid=False, ticks="")
-    title = draw.axis(f"Time of each run, with one evaluation ({time.word})", known, showgrid=True)
+    title = draw.axis(f"Time to accuracy ({time.word})", known, showgrid=True)
     layout: dict[str, Any] = {"height": 130 + 14 * top, "showlegend": False}
-    layout["meta"] = {"about": "Time of each run. With one evaluation a run has no curve"}
+    layout["meta"] = {"about": "A dot is a run. Most have one evaluation, so they have no curve"}
     return draw.chart([found], rows, xaxis=title, yaxis=flat, **layout)
 
 
 def is_strip(runs: Sequence[View]) -> bool:
-    """Whether no run has two evaluations, which a line could join."""
-    return {len(run["curve"]) for run in runs} in ({1}, {0, 1})
+    """Whether most runs have one evaluation, so that no line could be drawn."""
+    counts = [len(run["curve"]) for run in runs]
+    return 2 * counts.count(1) > len([count for count in counts if count])
 
 
 DASHES = {"record": "solid", "claim": "dot"}

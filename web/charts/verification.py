@@ -124,6 +124,7 @@ NO_PAIR = "No pair could be compared: other programs disturbed each, or the infr
 NONE_REACHED = "No run reached the target."
 SIDE_SYMBOLS: dict[Side, str] = {"challenger": "circle", "holder": "circle-open"}
 LETTERS: dict[Side, str] = {"holder": "A", "challenger": "B"}
+WIDE = 4.0  # From this ratio of the slowest to the fastest run on, an axis is logarithmic.
 PAIR_HEIGHT = 33  # The height of a row of the table beside the chart.
 
 
@@ -155,13 +156,15 @@ def head_to_head_chart(pairs: Sequence[View], time: TimeFormat = SECONDS) -> Cha
     joins = draw.line("pair", seconds, places, "front", width=1.25, opacity=0.5)
     first = placed[0]
     is_left = (first["challenger"] or 0) < (first["holder"] or 0)
+    title = f"Time to accuracy ({time.word})" if by_time else time.title
+    known = [at for at in seconds if at is not None]
+    is_wide = by_time and bool(known) and max(known) > WIDE * min(known)
+    title += ", log scale" if is_wide else ""
     shift = -16 if is_left else 16  # A letter stands outside of its pair.
     return draw.chart(
         [joins, *(_dots([pair[side] for pair in placed], side) for side in LETTERS)],
         rows,
-        xaxis=draw.axis(
-            f"Time to accuracy ({time.word})" if by_time else time.title, showgrid=True
-        ),
+        xaxis=draw.axis(title, known if is_wide else (), is_log=is_wide, showgrid=True),
         yaxis=draw.axis(
             "",
             tickvals=list(range(len(pairs))),
@@ -176,13 +179,13 @@ def head_to_head_chart(pairs: Sequence[View], time: TimeFormat = SECONDS) -> Cha
         annotations=[
             {
                 "text": LETTERS[side],
-                "x": first[side],
+                "x": math.log10(at) if is_wide else at,
                 "y": 0,
                 "xshift": shift if side == "challenger" else -shift,
                 "showarrow": False,
             }
             for side in LETTERS
-            if first[side] is not None
+            if (at := first[side]) is not None
         ],
     )
 
