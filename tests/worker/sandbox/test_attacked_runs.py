@@ -1,6 +1,6 @@
 """Attacks that end a run, with the box whole and without the protection that ends it.
 
-A row is that of the table in docs/trainings.md. Every attack is bounded: memory by 200 MiB,
+A row is a number of the list in docs/trainings.md. Every attack is bounded: memory by 200 MiB,
 children by their number and by their seconds.
 """
 

@@ -2,7 +2,7 @@
 
 Each attempt is made twice: in a box, where it is refused, and in one without the protection that
 refuses it, where it succeeds or fails for a reason of its own, such as its empty arguments. A row
-is that of the table in docs/trainings.md.
+is a number of the list in docs/trainings.md.
 """
 
 import functools
