@@ -21,7 +21,6 @@ from sqlalchemy.exc import (
     ProgrammingError,
 )
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import Match
@@ -37,7 +36,7 @@ from server.base.errors import (
     problem,
     problem_of,
 )
-from server.base.http import RequestMetrics, current
+from server.base.http import RequestMetrics, current, has_body
 from server.base.paging import CURSOR_PATTERN
 from server.base.services import services_of
 from web.render import render
@@ -287,9 +286,3 @@ async def refuse(scope: Scope, receive: Receive, send: Send, error: HTTPExceptio
     headers = {**(error.headers or {}), **closes}
     response = answer(Request(scope), HttpError(error.status_code, error.detail, headers=headers))
     await response(scope, receive, send)
-
-
-def has_body(scope: Scope) -> bool:
-    """Whether a request says that a body follows."""
-    headers = Headers(scope=scope)
-    return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"

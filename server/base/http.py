@@ -22,7 +22,7 @@ from prometheus_client import (
 )
 from prometheus_fastapi_instrumentator import metrics
 from prometheus_fastapi_instrumentator.metrics import Info as Answered
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -415,3 +415,9 @@ def write_access_line(answered: Answered) -> None:
         if answered.response is not None and "content-length" in answered.response.headers:
             fields["bytes"] = int(answered.response.headers["content-length"])
         log.log(level, "%s %s %s", method, route, status, extra=fields)
+
+
+def has_body(scope: Scope) -> bool:
+    """Whether a request says that a body follows."""
+    headers = Headers(scope=scope)
+    return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"

@@ -28,16 +28,12 @@ from server.benchmarks.definitions import (
     in_force,
     pinned_files,
     put_in_force,
-    sha256_in_force,
     those_in_force,
 )
 from server.benchmarks.phases import (
-    current_dates,
     due_embargoes,
     frozen_benchmarks,
-    is_embargoed,
     lift_embargo,
-    why_not_taken,
 )
 from server.people.audit import Subject, record
 from server.people.callers import Caller
@@ -148,25 +144,6 @@ def _add(
         },
     )
     return True
-
-
-def admit(session: Session, benchmark: Benchmark, *, archive: bool) -> bool:
-    """Admit a submission that was scored. Returns whether it is under embargo.
-
-    An archive is accepted in every phase and is never under embargo. Raises ConflictError outside
-    of the dates, and if another definition came in force since the submission was scored.
-    """
-    name, now = benchmark.benchmark_id, utc_now()
-    if sha256_in_force(session, name) not in (None, benchmark.sha256):
-        raise ConflictError(
-            f"The definition of {name} changed while this submission was checked.",
-            hint="Send it again: it is checked under the new definition.",
-        )
-    dates = current_dates(session, name)
-    refusal = why_not_taken(dates, now, benchmark_id=name)
-    if refusal is not None and not archive:
-        raise ConflictError(refusal)
-    return is_embargoed(dates, now) and not archive
 
 
 class PhaseWatch:

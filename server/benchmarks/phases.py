@@ -19,7 +19,7 @@ from server.base.events import EmbargoLifted, emit
 from server.base.forms import Body, Sentence, example
 from server.base.models import BenchmarkPhases, Submission
 from server.base.services import Services
-from server.benchmarks.definitions import find_benchmark
+from server.benchmarks.definitions import find_benchmark, sha256_in_force
 from server.people.audit import Subject, record
 from server.people.callers import Caller, Fields
 from server.people.declared import Form, Routes, filled
@@ -314,3 +314,22 @@ def lift_embargo(session: Session, benchmark_id: str, now: datetime) -> int:
         raise_board_version(session, benchmark_id)
     emit(session, EmbargoLifted(shown))
     return len(shown)
+
+
+def admit(session: Session, benchmark: Benchmark, *, archive: bool) -> bool:
+    """Admit a submission that was scored. Returns whether it is under embargo.
+
+    An archive is accepted in every phase and is never under embargo. Raises ConflictError outside
+    of the dates, and if another definition came in force since the submission was scored.
+    """
+    name, now = benchmark.benchmark_id, utc_now()
+    if sha256_in_force(session, name) not in (None, benchmark.sha256):
+        raise ConflictError(
+            f"The definition of {name} changed while this submission was checked.",
+            hint="Send it again: it is checked under the new definition.",
+        )
+    dates = current_dates(session, name)
+    refusal = why_not_taken(dates, now, benchmark_id=name)
+    if refusal is not None and not archive:
+        raise ConflictError(refusal)
+    return is_embargoed(dates, now) and not archive

@@ -26,8 +26,8 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from server.base.error_answers import has_body, refuse
-from server.base.http import EVENT_STREAM, RequestMetrics, current, note_read
+from server.base.error_answers import refuse
+from server.base.http import EVENT_STREAM, RequestMetrics, current, has_body, note_read
 from server.base.settings import MIB, Settings
 from server.people.accounts import ORGANISERS
 from server.people.callers import network_of, session_key

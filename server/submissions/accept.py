@@ -34,7 +34,8 @@ from server.base.models import (
 from server.base.services import Services
 from server.base.visibility import ORGANISER, Viewer
 from server.benchmarks.definitions import importable_benchmarks, put_in_force
-from server.benchmarks.in_force import PhaseWatch, admit
+from server.benchmarks.in_force import PhaseWatch
+from server.benchmarks.phases import admit
 from server.people.audit import Subject, record
 from server.people.callers import Caller
 from server.submissions.code import read_code, refuse_known, require_parent
