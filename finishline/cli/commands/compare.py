@@ -27,7 +27,7 @@ from finishline.cli.screen import Screen, as_it_is
 from finishline.cli.tables import View, seconds_text
 from finishline.client.errors import NotFound
 from finishline.package_folder import package_folder
-from finishline.rules.statistics.gaps import ALPHA, Gap, Score
+from finishline.rules.statistics.gaps import ALPHA, Score
 from finishline.rules.statistics.paired import (
     FEWEST_PAIRS,
     MOST_PAIRS,
@@ -164,12 +164,11 @@ def _row(a: float | None, b: float | None, found: Comparison, score: Score) -> s
         if figure is not None:
             words[place] = seconds_text(figure) if by_time else f"{figure:.5g}"
     gap = "" if a is None or b is None else f"{b / a:.3f}" if by_time else f"{b - a:+.3g}"
-    so_far = "" if found.gap is None else f"{_size(found.gap)}, p = {found.p:.2g}"
+    so_far = ""
+    if found.gap is not None:
+        size = f"{found.gap.ratio:.3f}" if by_time else f"{found.gap.difference:+.3g}"
+        so_far = f"{size}, p = {found.p:.2g}"
     return f"{found.pairs:>4}{words[0]:>12}{words[1]:>12}{gap:>9}   {so_far}"
-
-
-def _size(gap: Gap) -> str:
-    return f"{gap.difference:+.3g}" if gap.sign else f"{gap.ratio:.3f}"
 
 
 def _document(found: Comparison) -> dict[str, Any]:

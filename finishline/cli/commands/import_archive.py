@@ -128,7 +128,9 @@ def import_archive(
         with connect(timeout=TIMEOUT, retries=RETRIES) as server:
             for each in planned:
                 if isinstance(each, Unsent):
-                    outcome = _unsent(each)
+                    state = "refused" if each.problems else "skipped"
+                    problems = _as_problems(each.problems)
+                    outcome = Outcome(each.path, state, reason=each.reason, problems=problems)
                 elif dry_run:
                     outcome = describe(each, archive, benchmarks)
                 else:
@@ -168,11 +170,6 @@ class Outcome:
     problems: Sequence[Problem] = ()
     claim: Mapping[str, Any] | None = None
     warnings: Sequence[Mapping[str, Any]] = ()
-
-
-def _unsent(each: Unsent) -> Outcome:
-    state = "refused" if each.problems else "skipped"
-    return Outcome(each.path, state, reason=each.reason, problems=_as_problems(each.problems))
 
 
 def describe(parcel: Parcel, archive: Archive, benchmarks: Mapping[str, Benchmark]) -> Outcome:
