@@ -99,7 +99,7 @@ def sign_on(server: Server, tokens: dict[str, str]) -> None:
 
 
 def loads(token: str) -> dict[str, Iterator[bytes]]:
-    """What one client asks for, by name."""
+    """Requests of one client, by name."""
     drawn = random.Random(7)
     targets = (f"/benchmarks/digits?target={drawn.uniform(50, 95):.6f}" for _ in itertools.count())
     return {
@@ -155,7 +155,7 @@ async def ask_beside(
 
 
 def usual_pages(server: Server) -> list[bytes]:
-    """What people read: boards, a submission, lists, as pages and as documents."""
+    """Pages that people read: boards, a submission, lists, as pages and as documents."""
     entry = rows_of(server.get("/api/v1/leaderboards/digits"))[0]["submission_id"]
     paths = [
         "/", "/benchmarks/digits", "/api/v1/leaderboards/digits", "/api/v1/submissions?limit=20",

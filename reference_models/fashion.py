@@ -143,7 +143,7 @@ def build_model() -> nn.Sequential:
 def layer(
     channels_in: int, channels_out: int, *pool: nn.Module, kernel: int = 3, stride: int = 1
 ) -> list[nn.Module]:
-    """Convolution, pooling, norm, ReLU. What follows the pooling has a quarter to do."""
+    """Convolution, pooling, norm, ReLU. After the pooling a quarter is left to do."""
     return [
         nn.Conv2d(channels_in, channels_out, kernel, stride=stride, padding=1, bias=False),
         *pool,

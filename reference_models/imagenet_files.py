@@ -65,7 +65,7 @@ class SeenPictures:
 
 
 def without_traceback(loader: Iterable[Any]) -> Iterator[Any]:
-    """What a loader yields. Its processes put a traceback before the message of an error."""
+    """One item of a loader. Its processes put a traceback before the message of an error."""
     try:
         yield from loader
     except DataSetError as error:

@@ -1,4 +1,4 @@
-"""What trainings share: a step, schedules of the learning rate, averaged weights."""
+"""Shared by trainings: a step, schedules of the learning rate, averaged weights."""
 
 import math
 from collections.abc import Iterator

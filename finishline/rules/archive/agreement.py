@@ -24,7 +24,7 @@ from finishline.rules.text import shown as shown_value
 _LINE = re.compile(rb"^([a-z_]{1,40}): *(\{.{0,16000}\})\s*$", re.MULTILINE)
 _NAMES = {"org": "submitter", "platform": "system_name"}
 SAME_FACTOR = 1e-6
-# What a scaling.json may tell of the set that it is for.
+# Fields of a scaling.json that name the set that it is for.
 NAMES_OF_SETS = {"benchmark", "system", "submitter", "path", "file", "files", "runs"}
 
 
@@ -154,7 +154,7 @@ def read_scaling(found: ResultSet, archive: Archive, problems: Problems) -> floa
 
 
 def _other_set(fields: dict[str, Any], found: ResultSet) -> str | None:
-    """What a scaling.json names that is not of its set."""
+    """A name in a scaling.json of another set than its own."""
     own = {*found.place, *(file.name for file in found.runs)}
     for name in NAMES_OF_SETS & fields.keys():
         values = fields[name] if type(fields[name]) is list else [fields[name]]

@@ -67,7 +67,7 @@ class Problems:
         if self._counts[file] <= MAX_PROBLEMS_OF_A_FILE:
             self._found[problem] = 1, line
 
-    warn = partialmethod(add, severity="warning")  # What is odd, or good to know.
+    warn = partialmethod(add, severity="warning")  # Odd, or good to know.
 
     def report(self, error: RuleError, severity: Severity = "error") -> None:
         """Note a rule's exception."""

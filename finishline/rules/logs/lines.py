@@ -396,7 +396,7 @@ def refuse_long(text: bytes) -> None:
 def line_error(
     message: str, field: str | None, expected: str, code: str = "bad_line"
 ) -> LogFormatError:
-    """What is wrong with a line, without its file and number."""
+    """The fault of a line, without its file and number."""
     return LogFormatError(message, field=field, expected=expected, code=code)
 
 

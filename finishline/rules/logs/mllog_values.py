@@ -1,4 +1,4 @@
-"""What the lines of an MLPerf log add up to: settings such as seeds, times, and qualities."""
+"""Sums of the lines of an MLPerf log: settings such as seeds, times, and qualities."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -154,7 +154,7 @@ class RunClock:
         self._measured_ms: float | None = None
 
     def fault(self, record: Record, *, figure: bool = False) -> str | None:
-        """What is wrong with the time of a line: it goes back behind the last line that counts.
+        """The fault of a line's time: it goes back behind the last line that counts.
 
         Of a `figure` only the last line that a figure rests on is asked.
         """

@@ -61,7 +61,7 @@ def read_steps(
 ) -> list[list[Step]]:
     """The evaluations of each run in a log. A run begins where the steps begin again.
 
-    Scripts are skipped: what comes before a line of = and has code or less than two evaluations.
+    Scripts are skipped: text that a line of = ends, with code or less than two evaluations.
     The text is read piece by piece. Only the first 4,096 bytes of a line are searched. Raises
     LogFormatError with file, line, field and expected value.
     """

@@ -395,7 +395,7 @@ def _tta_steps(
 
 
 def _mean(values: Sequence[float | None], dropped: int) -> str | None:
-    """The mean of what is left after dropping, written out. Of many values their sum alone."""
+    """The mean of the values left after dropping, written out. Of many values their sum alone."""
     kept = sorted(map(_slowest, values))[dropped : len(values) - dropped]
     if not kept or math.inf in kept:
         return None

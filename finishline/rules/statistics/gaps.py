@@ -396,7 +396,7 @@ class Score:
 
     @property
     def better(self) -> str:
-        """What the side is that is ahead."""
+        """The word for the side that is ahead."""
         return "faster" if self.by == "time" else "better"
 
     def more(self, difference: float, digits: int = 3) -> str:
