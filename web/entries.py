@@ -11,6 +11,7 @@ from web.formats import TimeFormat, time_format
 
 View = Mapping[str, Any]
 OUTCOMES = {"verified": "measured", "rejected": "not measured", "inconclusive": "not measured"}
+OF_REPLAYS = {"verified": "measured", "rejected": "contradicted", "inconclusive": "undecided"}
 
 
 def outcome_word(verification: View) -> str:
@@ -20,6 +21,8 @@ def outcome_word(verification: View) -> str:
         return str(verification["state"])
     if is_in_box(verification["kind"]):
         return OUTCOMES[outcome]
+    if outcome in OF_REPLAYS:
+        return OF_REPLAYS[outcome]
     if "target" not in verification:  # A line of a list, of times or of qualities.
         return str(outcome).replace("faster", "ahead")
     by_quality = verification["target"]["budget_seconds"] is not None

@@ -263,7 +263,7 @@ def calendar(timestamp: str | datetime) -> str:
 
 def minute(timestamp: str | datetime | None) -> str:
     """The UTC date and time of day of a timestamp."""
-    return DASH if timestamp is None else moment(timestamp).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return DASH if timestamp is None else f"{moment(timestamp):%-d %b %Y, %H:%M} UTC"
 
 
 def age(timestamp: str | datetime | None, now: datetime | None = None) -> str:

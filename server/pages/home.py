@@ -75,6 +75,7 @@ def home(session: Session, services: Services, round: RoundQuery = None) -> Cont
     return {
         "benchmarks": rows,
         "units": {name: one.target.unit for name, one in services.benchmarks.items()},
+        "titles": {name: one.title for name, one in services.benchmarks.items()},
         "round": round,
         "race": _race(session, times, [*running, *verdicts]),
         "live": live,

@@ -222,7 +222,7 @@ def test_records_and_verdicts_are_told_once_each(replay, make_report, client):
     verdict = f"http://testserver/verifications/{replay.verification_id}"
     assert sorted(link for _, link in told.values()) == sorted([record, verdict])
     assert any("record of" in title and "alice" in title for title, _ in told.values())
-    assert any(title.endswith(": verified") for title, _ in told.values())
+    assert any(title.endswith(": measured") for title, _ in told.values())
     assert entries(client.get("/benchmarks/digits/feed.atom").content) == told
     assert entries(client.get("/benchmarks/grammar/feed.atom").content) == {}
 

@@ -73,7 +73,7 @@ NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
             formats.web_host,
             {"https://Cloud.example:8443/prices?x": "cloud.example", "nothing": "nothing"},
         ),
-        (formats.minute, {"2026-11-20T10:00:00": "2026-11-20 10:00:00 UTC"}),
+        (formats.minute, {"2026-11-20T10:00:00": "20 Nov 2026, 10:00 UTC"}),
         (formats.day, {"2026-11-20T23:30:00-02:00": "2026-11-21"}),
     ],
 )
