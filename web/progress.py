@@ -33,7 +33,7 @@ def why_ended(attempt: View) -> str:
 
 
 def what_followed(attempt: View, verification: View) -> str:
-    """What came after an attempt that ended early. Its own next step is of the moment it ended."""
+    """Name the step after an attempt that ended early: its stored one is of the moment it ended."""
     if attempt["number"] < verification["attempts"][-1]["number"]:
         return f"Attempt {attempt['number'] + 1} followed."
     if verification["state"] == "queued":
