@@ -118,6 +118,9 @@ def test_lines_of_a_failure_and_of_its_request_share_an_id(client, monkeypatch, 
     assert "ZeroDivisionError: by nought" in unforeseen["exception"]
     assert unforeseen["request_id"] == access["request_id"] == answer.headers["X-Request-ID"]
     assert access["status"] == 500
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    page = client.get("/workers", headers={"Accept": "text/html"})
+    assert (page.status_code, "Content-Security-Policy" in page.headers) == (500, True)
 
 
 def test_probes_that_went_well_are_quiet(client, written):
