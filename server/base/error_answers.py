@@ -114,7 +114,7 @@ ERROR_ANSWERS: dict[int | str, dict[str, Any]] = {
 
 A_DATE = "a date such as 2026-11-21"
 AN_OBJECT = "a JSON object, sent with Content-Type: application/json"
-# Kinds of pydantic's errors whose own words do not say what to send.
+# Kinds of pydantic's errors whose own words do not say the form to send.
 EXPECTED = {
     "date_from_datetime_parsing": A_DATE,
     "date_parsing": A_DATE,

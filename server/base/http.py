@@ -115,7 +115,7 @@ NO_PAGES = ("application/json", "application/problem+json", "text/csv")
 PRIVATE_PAGES = ("/console", "/account")
 
 
-# What a page of another site may read, unless somebody's token is sent along. Nothing is said to a
+# Pages of other sites may read, unless somebody's token is sent along. Nothing is said to a
 # preflight, so no other method than GET and no header of its own passes.
 FOR_PAGES = (
     (b"access-control-allow-origin", b"*"),
@@ -358,7 +358,7 @@ def is_first_telling(record: logging.LogRecord) -> bool:
 def configure_logging(settings: Settings) -> None:
     """Send every line of this process to stderr in the format and from the level of the settings.
 
-    Other packages say nothing below "info": some write down what they send, credentials included.
+    Other packages say nothing below "info": some write down all they send, credentials included.
     uvicorn's lines come in the same format. Its access lines, which hold whole addresses, are
     replaced by ours, and so is its second traceback of an error that was told.
     """

@@ -1,4 +1,4 @@
-"""What `up` and the administration do at a server's own database: tables, tokens, workers."""
+"""Steps of `up` and the administration at a server's own database: tables, tokens, workers."""
 
 import os
 import sqlite3
@@ -43,7 +43,7 @@ FAULTS = (RuntimeError, ServerError, RuleError, OSError, DBAPIError, sqlite3.Err
 @contextmanager
 def told(what: str, *, exit_code: ExitCode = ExitCode.REFUSED) -> Iterator[None]:
     """Turn a fault of the server's own code into the command's error: "No token was made: ..."."""
-    before = os.umask(0o077)  # What a command writes is for its user alone.
+    before = os.umask(0o077)  # Its files are for its user alone.
     try:
         yield
     except FAULTS as error:

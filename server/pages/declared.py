@@ -97,7 +97,7 @@ def sentence_of(item: ErrorDetails) -> str:
 
 
 def _visit(role: str) -> Callable[..., Console]:
-    """Dependency that requires a session with a token which may do what this role may."""
+    """Dependency that requires a session with a token which passes where this role does."""
 
     def visit(services: ServicesDep, caller: SignedInDep, request: Request) -> Console:
         require(caller, role)
@@ -127,7 +127,7 @@ def plain(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Page:
-    """A page of the console: its template, and the function that returns what it shows."""
+    """A page of the console: its template, and the function that returns its context."""
 
     template: str
     find: Callable[..., Any]
@@ -172,7 +172,7 @@ router = APIRouter(include_in_schema=False)
 def page(address: str, template: str, *, role: Role) -> Callable[[Declared], Declared]:
     """Declare a page: a function of a session, a caller or console, and the page's query.
 
-    It returns what the template shows. `typed` are the values that its forms propose, `errors` and
+    It returns the template's context. `typed` are the values that its forms propose, `errors` and
     `refusal` the problems of the query.
     """
 

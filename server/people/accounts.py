@@ -133,7 +133,7 @@ ORGANISERS: tuple[Role, ...] = ("organiser", "admin")
 RANK: dict[str, int] = {"worker": 0, "submitter": 1, "organiser": 2, "admin": 3}
 # A worker's token lies on the host of a stranger: it opens nothing of these.
 SUBMITTERS: tuple[Role, ...] = ("submitter", *ORGANISERS)
-# Roles of the tokens that may do what a word in a declaration says.
+# Roles of the tokens that pass where a declaration has this word.
 MAY: dict[str, tuple[Role, ...]] = {
     "user": ROLES,
     "submitter": SUBMITTERS,

@@ -107,7 +107,7 @@ CallerDep = Annotated[Caller, Depends(get_caller)]
 
 
 def require(caller: Caller, role: str) -> None:
-    """Raise NotAllowedError unless the caller's token may do what this role may."""
+    """Raise NotAllowedError unless the caller's token passes where this role does."""
     if caller.role not in MAY[role]:
         *others, last = MAY[role]
         needed = f"{', '.join(others)} or {last}" if others else last
@@ -115,7 +115,7 @@ def require(caller: Caller, role: str) -> None:
 
 
 def require_role(role: str) -> Callable[[Caller], Awaitable[Caller]]:
-    """Dependency that requires a token which may do what this role may."""
+    """Dependency that requires a token which passes where this role does."""
 
     async def check(caller: CallerDep) -> Caller:
         require(caller, role)

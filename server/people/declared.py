@@ -133,7 +133,7 @@ def endpoint(
 ) -> Any:
     """Make FastAPI's endpoint of `run`, with the name and words of a declared function.
 
-    It takes the values that dependencies supply, and what a request carries of the function's
+    It takes the values that dependencies supply, and those that a request carries of the function's
     arguments, `without` some.
     """
     own = signature(declared)
