@@ -236,7 +236,7 @@ def board_chart_page(
         **{each: view[each] for each in ("benchmark", "facts", "dates", "trainings", "time")},
         "chart": chart,
         "drawn": drawn,
-        "about": drawn.meta.get("about", chart.about),
+        "about": drawn.meta.get("about") or chart.about,
         "table": drawn.table.without_empty_columns(),
         "board": view.get("board"),
         "divisions": view.get("divisions", ()),

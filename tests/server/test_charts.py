@@ -93,3 +93,7 @@ def test_front_holds_what_no_entry_beats(entries, client):
     assert (front["x"], front["y"]) == ([94.5], pytest.approx([36.0]))
     rows = table(client, "pareto?against=quality")
     assert [row["Front"] for row in rows] == ["on the front", "–", "–"]
+
+
+def test_caption_says_what_a_chart_shows(entries, client):
+    assert "Every run as a dot" in client.get(f"{CHARTS}/distribution").text
