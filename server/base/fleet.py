@@ -134,6 +134,7 @@ def state_word(worker: WorkerRow) -> str:
 
 # A faster machine under a class's name is as wrong as a slower one.
 ROOF_TOLERANCE = 0.1
+MOST_OF_ROOF = 1 + ROOF_TOLERANCE
 OF_A_CLASS = ("accelerator", "accelerator_count", "processor", "processor_count")
 
 
@@ -178,19 +179,20 @@ def may_have(row: HardwareClassRow, processors: int | None) -> bool:
     return processors == row.processor_count
 
 
-def roof_misfit(session: Session, worker: WorkerRow, gflops: float) -> str | None:
+def roof_misfit(
+    session: Session, worker: WorkerRow, gflops: float, *, may_raise: bool
+) -> str | None:
     """Say how a canary is off its class's roof. None within a tenth of it, or without a roof.
 
-    The first canary of a confirmed worker is the roof of a class that has none.
+    The first canary of a confirmed worker is the roof of a class that has none. `may_raise` lets a
+    faster canary become the roof: the earlier one came from a busy machine.
     """
     row = session.get(HardwareClassRow, worker.hardware_class)
     if row is None or worker.confirmed_at is None:
         return None
-    if row.roof is None and gflops > 0:
+    if gflops > 0 and (row.roof is None or (may_raise and gflops > row.roof * MOST_OF_ROOF)):
         row.roof = gflops
-    if row.roof is None:
-        return None
-    if row.roof * (1 - ROOF_TOLERANCE) <= gflops <= row.roof * (1 + ROOF_TOLERANCE):
+    if row.roof is None or row.roof * (1 - ROOF_TOLERANCE) <= gflops <= row.roof * MOST_OF_ROOF:
         return None
     ratio = gflops / row.roof
     side = "slower" if ratio < 1 else "faster"

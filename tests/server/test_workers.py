@@ -249,8 +249,14 @@ def test_a_worker_off_its_baseline_is_out_until_it_is_well_again(baseline, tell,
     ("reading", "words"),
     [(97.1, None), (96.9, "3.1 % slower"), (102.9, None), (103.1, "3.1 % faster than its own")],
 )
-def test_a_worker_may_be_three_percent_off_in_either_direction(baseline, tell, reading, words):
-    answer = tell(reading).json()
+def test_a_worker_may_be_three_percent_off_in_either_direction(
+    greet, confirm, probe, reading, words
+):
+    greet()
+    confirm()
+    for gflops in (100.0, 99.0, 101.0):
+        assert probe(gflops)["drifted"] is False
+    answer = probe(reading)
     assert (answer["drifted"], (answer["message"] or "")[: len(words or "")]) == (
         words is not None,
         words or "",
@@ -323,7 +329,7 @@ def test_an_organiser_takes_a_worker_in_as_it_is(baseline, tell, client, olivia)
     assert logged["after"]["drift"] is None
     for _ in range(3):
         assert tell(90.0).json()["drifted"] is False
-    assert tell(100.0).json()["drifted"] is True
+    assert tell(80.0).json()["drifted"] is True
 
 
 def test_only_its_own_user_tells_what_a_probe_is(tell, client, walter, make_person):
@@ -578,6 +584,22 @@ def test_a_faster_machine_under_the_name_is_as_wrong_as_a_slower_one(greet, conf
         answer = probe(gflops, "walter-2")
         assert answer["drifted"] is drifted, answer
     assert "11.0 % slower than hardware class cpu-test" in answer["message"]
+
+
+def test_idle_organisers_worker_is_not_out(greet, confirm, probe, database, client):
+    greet()
+    confirm()
+    with database.write() as session:
+        confirm_worker(session, Administrator(), "walter-1", reason=None, owner="walter")
+    for gflops in (95.0, 96.0, 95.0):  # On a busy machine, then on an idle one.
+        assert probe(gflops, moment="before")["drifted"] is False
+
+    answers = [probe(gflops, moment="before") for gflops in (118.0, 119.0, 118.0, 118.0)]
+
+    assert [each["drifted"] for each in answers] == [False] * 4
+    assert answers[-1]["baseline_gflops"] == 118.0
+    assert client.get(CLASSES).json()["hardware_classes"][0]["roof"] == 118.0
+    assert probe(100.0, moment="before")["drifted"] is True  # Slower is out, as before.
 
 
 def test_a_worker_that_the_server_itself_confirms_becomes_the_organisers(
