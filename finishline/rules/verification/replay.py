@@ -206,7 +206,7 @@ def judge_time(case: Case, policy: ReplayPolicy) -> Reason:
     numbers = {
         "claimed_seconds": claimed,
         "replayed_mean_seconds": mean(replayed),
-        "ratio": ratio,
+        "ratio": gap.ratio,
         "tolerated_ratio": tolerated,
         "p_value": p_slower,
     }
