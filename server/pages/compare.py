@@ -167,9 +167,14 @@ def boards_to_compare(session: Session, services: Services) -> list[tuple[str, s
 
 
 @public_page("/compare", "compare.html")
-def compare_page(session: Session, services: Services, ids: IdsDep = None) -> Context | Response:
-    """A comparison, or the form with its problem. Repeated `ids` redirect to one joined address."""
-    wanted = read_ids(ids or ())
+def compare_page(
+    session: Session, services: Services, ids: IdsDep = None, submissions: IdsDep = None
+) -> Context | Response:
+    """A comparison, or the form with its problem. Repeated `ids` redirect to one joined address.
+
+    So do `submissions`, as the API calls them.
+    """
+    wanted = read_ids([*(ids or ()), *(submissions or ())])
     if wanted and ids != [",".join(wanted)]:
         return RedirectResponse(compare_link(wanted), status_code=303)
     status, context = comparison_context(session, services, wanted)

@@ -127,6 +127,7 @@ def run_groups(
     wanted |= {each.id for each in measurements_of(session, submission.id, most=1)}
     statement = select(Verification).where(Verification.id.in_(wanted))
     newest = statement.order_by(Verification.created_at.desc()).limit(MOST_GROUPS)
+    halves = has_halves(definition(session, submission.benchmark_sha256))
     found = []
     for each in session.scalars(newest.options(undefer(Verification.report))):
         report, names = report_of(each), untimed_runs(each)
@@ -140,13 +141,13 @@ def run_groups(
                 "kind": kind_word({"kind": each.kind}),
                 "other": other and other.model,
                 "day": each.created_at,
-                "runs": [_shown_run(run, words[run.index]) for run in runs],
+                "runs": [_shown_run(run, words[run.index], halves=halves) for run in runs],
             }
         )
     return found[::-1]
 
 
-def _shown_run(run: ReplayRun, use: str) -> Context:
+def _shown_run(run: ReplayRun, use: str, *, halves: bool) -> Context:
     last = run.evaluations[-1] if run.evaluations else None
     return {
         "number": run.index + 1,
@@ -154,7 +155,7 @@ def _shown_run(run: ReplayRun, use: str) -> Context:
         "seed": run.seed,
         "evaluations": len(run.evaluations),
         "quality": last and last.quality,
-        "second_half": last and last.second_half,
+        "second_half": last.second_half if last and halves else None,
         "seconds": run.tta_seconds,
     }
 

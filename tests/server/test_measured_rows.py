@@ -73,6 +73,7 @@ def test_comparison_uses_the_measured_runs(verify, replay, claimed, client):
     assert measured["runs_started"] == len(report.runs)
     assert own["run_seconds"] != measured["run_seconds"]
     page = client.get(f"/compare?ids={ids}").text
+    assert client.get(f"/compare?submissions={ids}").text == page
     assert f"{entry['measured_seconds']:.3f}" in page
     assert f"{entry['claimed_seconds']:.3f}" not in page
 

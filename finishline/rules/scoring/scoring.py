@@ -434,7 +434,11 @@ def _mean_formula(runs: int, rule: RunsRule) -> str:
     kept = count - 2 * rule.dropped
     left = "the run" if kept == 1 else f"the mean of the {kept} runs"
     few = rule.dropped == 1
-    ends = "the fastest and the slowest" if few else f"the {rule.dropped} fastest and slowest"
+    ends = (
+        "the fastest and the slowest"
+        if few
+        else f"the {rule.dropped} fastest and the {rule.dropped} slowest"
+    )
     formula = f"{left} left after dropping {ends}" if rule.dropped else "mean of all runs"
     if rule.started is not None:
         formula = f"of the first {count_text(rule.count, 'run')} that reached the target: {formula}"
