@@ -334,7 +334,7 @@ def test_a_token_that_expires_is_told_on_the_account_page(client, database):
     assert sign_in(client, made.secret).headers["location"] == "/console"
     home = client.get("/console")
     assert home.url.path == "/account"
-    assert f"{expires:%Y-%m-%d %H:%M}" in home.text
+    assert f"{expires:%-d %b %Y, %H:%M}" in home.text
     assert made.secret not in home.text
 
 
