@@ -406,6 +406,8 @@ def test_a_challenger_that_is_not_ahead_keeps_its_place(reference, row_of, queue
     (division,) = records(client)
     (missed,) = division["not_records"]
     assert (missed["submission_id"], missed["holder"]) == (unlucky, reference)
+    page = client.get("/benchmarks/digits/charts/records")
+    assert "no first place" in page.text
 
 
 def test_lost_runs_count_for_their_row(reference, row_of, queued, client):
