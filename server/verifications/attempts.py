@@ -1,4 +1,4 @@
-"""Attempts: a worker leases one, each post renews its lease, and another follows a failure."""
+"""Lease attempts to workers, store their events, and retry after a failure."""
 
 import secrets
 from dataclasses import asdict, dataclass, replace
@@ -66,9 +66,9 @@ NONE_LEFT = "request it again once the workers run"
 def claim_attempt(
     attempt_id: str, body: ClaimRequest, services: ServicesDep, caller: WorkerDep
 ) -> Lease:
-    """Lease an attempt that this worker was drawn for, with its job.
+    """Lease an attempt to the worker that was drawn for it, and return its job.
 
-    409: it is taken or over, or this worker is held. 426: the worker is of another protocol.
+    409: it is taken or over, or this worker is held. 426: the worker speaks another protocol.
     """
     try:
         with services.database.write() as session:
@@ -80,10 +80,7 @@ def claim_attempt(
 
 
 def _lease(session: Session, attempt_id: str, request: ClaimRequest, caller: Caller) -> Lease:
-    """Give a queued attempt to the worker that was drawn for it, with its job.
-
-    One UPDATE decides: a message delivered twice, or late, finds the attempt taken.
-    """
+    """Decide by one UPDATE: a message delivered twice or late finds the attempt taken."""
     require_protocol(request.protocol)
     attempt = find_attempt(session, attempt_id)
     require_own_name(session, request.worker, caller)
@@ -117,7 +114,6 @@ def _lease(session: Session, attempt_id: str, request: ClaimRequest, caller: Cal
 
 
 def _refuse_other_class(attempt: Attempt, worker: WorkerRow | None) -> None:
-    """Raise HeldError if a worker that was drawn for a head-to-head is of another class by now."""
     if worker is None or attempt.verification.against_id is None:
         return
     if worker.hardware_class != attempt.hardware_class:
@@ -137,7 +133,7 @@ def find_attempt(session: Session, attempt_id: str) -> Attempt:
 
 @dataclass(frozen=True)
 class Leased:
-    """What a worker with a lease shows: the attempt, its secret, and the fence of its claim."""
+    """Credentials of a lease: the attempt, its secret and its fence."""
 
     attempt_id: str
     secret: str
@@ -153,7 +149,7 @@ LeasedDep = Annotated[Leased, Depends(_read_lease)]
 
 @router.post("/attempts/{attempt_id}/evaluations")
 def post_events(services: ServicesDep, leased: LeasedDep, body: EvaluationBatch) -> BatchAnswer:
-    """Post events of a replay, with the claim's token and fence. No events: a heartbeat."""
+    """Post events of a replay, with the lease's token and fence. An empty list is a heartbeat."""
     arrived_at = moment_of_reading()
     with services.database.write_beside() as session:
         return _record_events(session, leased, body, arrived_at=arrived_at)
@@ -162,7 +158,6 @@ def post_events(services: ServicesDep, leased: LeasedDep, body: EvaluationBatch)
 def _record_events(
     session: Session, leased: Leased, batch: EvaluationBatch, *, arrived_at: datetime
 ) -> BatchAnswer:
-    """Store a worker's new events, each with its first arrival, and renew the lease."""
     attempt, attempt_id = owned_attempt(session, leased), leased.attempt_id
     if attempt.state == "cancelled":
         return BatchAnswer(proceed=False, reason="cancelled")
@@ -204,9 +199,9 @@ def _record_events(
 def _keep_first_moments(
     session: Session, attempt_id: str, batch: EvaluationBatch, *, known: int, arrived_at: datetime
 ) -> None:
-    """Give this post's moment to events that a later post of the worker brought before it.
+    """Give events this post's moment if a later post overtook it.
 
-    An event must be equal to the stored one: only then was it known at that moment.
+    Only equal events: a different one wasn't known at this moment.
     """
     again = {item.sequence: asdict(item) for item in batch.events if item.sequence <= known}
     if not again:
@@ -222,7 +217,7 @@ def _keep_first_moments(
 
 
 def owned_attempt(session: Session, leased: Leased) -> Attempt:
-    """The attempt of a lease, ended or not. Raises ConflictError unless the lease is the latest."""
+    """Return the attempt of a lease, running or ended. Raises ConflictError for an old lease."""
     attempt = find_attempt(session, leased.attempt_id)
     if attempt.token_sha256 is None or not secrets.compare_digest(
         attempt.token_sha256, hash_token(leased.secret)
@@ -234,13 +229,12 @@ def owned_attempt(session: Session, leased: Leased) -> Attempt:
             f"Fence {leased.fence} of attempt {attempt.id} is out of date: another worker has it.",
             hint="Stop this replay.",
         )
-    if attempt.state in ("lost", "queued"):  # A new attempt has its place.
+    if attempt.state in ("lost", "queued"):  # Another attempt replaced it.
         raise fenced(attempt)
     return attempt
 
 
 def _refuse_ended(session: Session, attempt: Attempt) -> None:
-    """Raise ConflictError if the account that leased is disabled, or its token was revoked."""
     token = session.get(Token, attempt.claimed_by) if attempt.claimed_by is not None else None
     if token is None:
         return
@@ -253,7 +247,7 @@ def _refuse_ended(session: Session, attempt: Attempt) -> None:
 
 
 def fenced(attempt: Attempt) -> ConflictError:
-    """The refusal of a post by a worker that has lost its attempt."""
+    """Make the error for a worker that lost its attempt."""
     return ConflictError(
         f"Attempt {attempt.id} no longer belongs to this worker ({attempt.state}). Stop this "
         "replay."
@@ -265,34 +259,30 @@ def mark_worker(session: Session, name: str, state: str) -> None:
 
 
 def as_followed(attempt: Attempt, failure: Failure) -> Failure:
-    """Failure of an attempt. Its next step promises no further attempt after the last one."""
+    """Replace a failure's next step if no attempt follows."""
     return replace(failure, next_step=NONE_LEFT) if is_spent(attempt, failure) else failure
 
 
 def is_spent(attempt: Attempt, failure: Failure) -> bool:
-    """Whether an attempt that the infrastructure failed was the last one."""
+    """Check whether the infrastructure failed the last possible attempt."""
     is_infrastructure = failure.kind == "infrastructure"
-    return is_infrastructure and _failed(attempt) >= attempt.verification.max_attempts
+    return is_infrastructure and _count_failed(attempt) >= attempt.verification.max_attempts
 
 
-def _failed(attempt: Attempt) -> int:
-    """Number of failed and lost attempts, this one included."""
+def _count_failed(attempt: Attempt) -> int:
     others = (each for each in attempt.verification.attempts if each is not attempt)
     return 1 + sum(each.state in FAILED for each in others)
 
 
 def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> None:
-    """Queue the next attempt after an infrastructure failure, or end the verification.
-
-    Its owner's workers are paused if too many of their attempts failed.
-    """
+    """Queue another attempt after an infrastructure failure, or end the verification."""
     verification, is_last = attempt.verification, is_spent(attempt, failure)
     if failure.kind == "infrastructure" and attempt.worker is not None:
         pause_failing(session, attempt.worker)
     if failure.kind == "infrastructure" and not is_last:
         queue_attempt(session, verification, "retry")
         return
-    words = f"after {count_text(_failed(attempt), 'attempt')}: {failure.message.rstrip('.')}"
+    words = f"after {count_text(_count_failed(attempt), 'attempt')}: {failure.message.rstrip('.')}"
     if failure.code == "report_refused":  # The attempt has the field and what was expected.
         words = words.partition(": field")[0]
     words += f". {failure.next_step[:1].upper()}{failure.next_step[1:]}"
@@ -304,7 +294,7 @@ def retry_or_give_up(session: Session, attempt: Attempt, failure: Failure) -> No
 def get_training(services: ServicesDep, leased: LeasedDep) -> TrainingGrant:
     """Read the code submissions and limits of an attempt that trains in a sandbox.
 
-    For the worker with its lease. 409 for any other, and for an attempt without code submissions.
+    For the worker with its lease. 409 for other workers, and for an attempt without code.
     """
     with services.database.read(ORGANISER) as session:
         verification = _running(session, leased).verification

@@ -1,4 +1,4 @@
-"""Calibrations: start, continue, cancel and adopt one, keep its runs, and read them."""
+"""Start, continue, cancel, adopt and read calibrations, and store their runs."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -64,10 +64,7 @@ BenchmarkId = Annotated[str | None, Query(max_length=100)]
 
 
 class CalibrationCreate(Body):
-    """Batch sizes of a benchmark's reference to measure, runs at each, and the precision.
-
-    Without a precision it is the reference's own.
-    """
+    """Batch sizes to measure, runs at each, and the precision (default: the reference's own)."""
 
     model_config = example(benchmark="digits", batch_sizes=[32, 64, 128], runs=20)
 
@@ -92,7 +89,6 @@ class CalibrationAdopt(Body):
 
 
 def _with_sizes(fields: Fields) -> Mapping[str, Any]:
-    """The fields of the form, with the batch sizes that stand in one of them."""
     given = filled(fields)
     sizes = [part for part in re.split(r"[\s,;]+", given.get("batch_sizes", "")) if part]
     return given | {"batch_sizes": sizes}
@@ -110,7 +106,7 @@ STARTED = Form(
 def start_calibration(
     session: Session, services: Services, caller: Caller, body: CalibrationCreate
 ) -> CalibrationView:
-    """Measure a benchmark's reference: secret seeds, to the last epoch, at each batch size."""
+    """Measure a benchmark's reference at each batch size, with secret seeds, to the last epoch."""
     benchmark = find_benchmark(services.benchmarks, body.benchmark)
     if len(set(body.batch_sizes)) != len(body.batch_sizes):
         raise ContentError(f"batch_sizes: got {body.batch_sizes}; expected each size once.")
@@ -152,7 +148,7 @@ def continue_calibration(
     calibration_id: str,
     body: CalibrationContinue | None = None,
 ) -> CalibrationView:
-    """Train the missing runs of every batch size: after a failure, or with more than before."""
+    """Train the missing runs after a failure, or add runs and batch sizes."""
     wanted, calibration = body or CalibrationContinue(), find_calibration(session, calibration_id)
     if calibration.adopted_at is not None:
         raise ConflictError(
@@ -212,7 +208,7 @@ def adopt_calibration(
     calibration_id: str,
     body: CalibrationAdopt,
 ) -> CalibrationView:
-    """Judge verifications of this definition by this calibration, if planned after this request."""
+    """Judge verifications of this definition by this calibration, if planned from now on."""
     calibration = find_calibration(session, calibration_id)
     if calibration.adopted_at is not None:
         raise ConflictError(f"Calibration {calibration_id} is adopted already.")
@@ -272,7 +268,7 @@ def _require_trainable(benchmark: Benchmark, batch_sizes: Sequence[int]) -> None
 
 
 def _precision_to_train(benchmark: Benchmark, wanted: PrecisionName | None) -> PrecisionName | None:
-    """Precision to tell the reference. None for its own. Raises ContentError for another one."""
+    """Return None for the reference's own precision."""
     try:
         return reference_of(benchmark).told(check_precision(benchmark, wanted))
     except RuleError as error:
@@ -311,7 +307,7 @@ def _queue_missing(session: Session, calibration: Calibration) -> int:
 
 
 def keep_runs(session: Session, verification: Verification, report: ReplayReport) -> None:
-    """Store every run of a chunk. Runs that diverged or ran out of time count as well."""
+    """Store every run of a chunk, also a run that diverged or ran out of time."""
     for run, training in zip(report.runs, verification.trainings, strict=True):
         session.add(
             CalibrationRunRow(
@@ -330,7 +326,7 @@ def keep_runs(session: Session, verification: Verification, report: ReplayReport
 def summary(
     calibration: Calibration, *, finished: int, offered: Mapping[str, Benchmark]
 ) -> CalibrationSummary:
-    """Summary of a calibration. `offered` are the current benchmark definitions by id."""
+    """Summarise a calibration. `offered` has the current definitions by benchmark."""
     adopter, current = calibration.adopter, offered.get(calibration.benchmark_id)
     replay = None if current is None else current.replay
     own_precision = None if replay is None else next(iter(replay.precisions), None)
@@ -350,7 +346,7 @@ def summary(
 def list_calibrations(
     session: Session, services: Services, benchmark: BenchmarkId = None, limit: Limit = 20
 ) -> CalibrationList:
-    """Calibrations, newest first."""
+    """List calibrations, newest first."""
     counts = queries.count_runs(session)
     found = queries.list_calibrations(session, benchmark_id=benchmark, limit=limit)
     offered = services.benchmarks
@@ -363,7 +359,7 @@ def list_calibrations(
 
 @router.read("/calibrations/{calibration_id}")
 def get_calibration(session: Session, services: Services, calibration_id: str) -> CalibrationView:
-    """A calibration: how far it is, epochs to converge and the band at each batch size."""
+    """Read a calibration: its progress, and epochs to converge and the band at each batch size."""
     calibration = find_calibration(session, calibration_id)
     benchmark = definition(session, calibration.benchmark_sha256)
     rows, chunks = finished_runs(session, calibration.id), chunks_of(session, calibration.id)
@@ -400,12 +396,12 @@ def get_calibration(session: Session, services: Services, calibration_id: str) -
 
 
 def batch_size_of(chunk: Verification) -> int:
-    """Batch size of all runs of a chunk."""
+    """Return the batch size that all runs of a chunk share."""
     return int(chunk.trainings[0].settings["batch_size"])
 
 
 def _trained_so_far(chunk: Verification) -> int:
-    """Runs before the one in which a chunk's current attempt last posted."""
+    """Count the runs before the latest posted one."""
     latest = chunk.attempts[-1]
     if latest.state != "running" or latest.last_evaluation is None:
         return 0
@@ -414,7 +410,7 @@ def _trained_so_far(chunk: Verification) -> int:
 
 @router.read("/calibrations/{calibration_id}/runs")
 def get_calibration_runs(session: Session, calibration_id: str) -> CalibrationRuns:
-    """Every finished run behind a calibration: curve, seed, system and software."""
+    """List every finished run of a calibration: curve, seed, system and software."""
     calibration = find_calibration(session, calibration_id)
     rows = finished_runs(session, calibration_id)
     return CalibrationRuns.of(

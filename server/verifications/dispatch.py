@@ -1,13 +1,13 @@
-"""Dispatch loop: draw a worker for each attempt. The database decides, and a message may be lost.
+"""Draw a worker for each attempt. The database decides, because a message may be lost.
 
-A worker is drawn when it is free, so the next turn is decided as late as possible. The worker gets
-the attempt's id: by a task of Celery, or in the answer to its long poll. It leases the attempt by
-HTTP. What nobody leased is drawn again after a while. The loop wakes when this process commits work
-for it (see server.base.events) and every interval. It also expires leases. Any number of servers
-may run it: each step is one conditional UPDATE that only one of them wins.
+A worker is drawn when it is free, so the choice comes as late as possible. The worker gets the
+attempt's id by a task of Celery, or in the answer to its long poll, and leases the attempt by HTTP.
+An attempt without a lease is drawn again. The loop wakes when this process commits work for it, and
+every interval. It also expires leases. Any number of servers may run it: each step is one
+conditional UPDATE, and one server wins.
 
-A lease is a time of the server that granted it. A process whose clock differs from the database's
-would expire the leases of all others, so it leaves expiry to them.
+The server that grants a lease sets its time. A process with a clock unlike the database's would
+expire the leases of other servers, so it leaves expiry to them.
 """
 
 import asyncio
@@ -46,19 +46,19 @@ from server.verifications.workers import require_own_name
 
 log = logging.getLogger(__name__)
 
-# Submissions can come by the thousand a second: the look that each asks for is taken for all.
+# Thousands of submissions in a second share one look.
 BREATH_SECONDS = 0.01
-# With nothing queued and nothing running there is nothing that only time brings about.
+# An idle loop waits longer: new work wakes it.
 IDLE_INTERVALS = 4
-# Room in a quota and workers come with time, which changes no board.
+# Quotas and workers get free with time, while the boards' versions stay.
 SETTLE_SECONDS = 600.0
-UNMADE_SECONDS = 10.0  # Between searches for cross-checks that no worker can make.
+UNMADE_SECONDS = 10.0  # Between searches for reruns that no worker can make.
 # Less than any lease.
 CLOCK_SECONDS = 2.0
 
 
 class Dispatcher:
-    """Thread that draws workers for attempts and expires leases, until it is stopped."""
+    """Thread that draws workers for attempts and expires leases."""
 
     def __init__(
         self,
@@ -73,14 +73,14 @@ class Dispatcher:
         self._settings = settings
         self._is_idle = False
         self._tended_at = 0.0
-        self._looked_at = time.monotonic()  # After a start its workers have time to come back.
+        self._looked_at = time.monotonic()  # Workers have time to come back after a start.
         self._round_ended_at: float | None = None
         # Built once: an idle round costs little else.
         self._what_is_open = select(*_open_columns(database))
         self._settle_boards = settle_boards
         self._versions: int | None = None
         self._settled_at = time.monotonic()
-        # How far this process's clock is ahead of the database's. Negative where it is behind.
+        # How far this process's clock is ahead of the database's, negative if behind.
         self.clock_ahead_seconds = 0.0
         self._thread = PeriodicThread(
             "dispatch",
@@ -102,7 +102,7 @@ class Dispatcher:
 
     @property
     def is_clock_off(self) -> bool:
-        """Whether this process's clock differs from the database's, and so from other servers'."""
+        """Whether this process's clock differs from the database's."""
         return abs(self.clock_ahead_seconds) > CLOCK_SECONDS
 
     def ask_broker(self) -> None:
@@ -120,7 +120,7 @@ class Dispatcher:
         self._broker.close()
 
     def _round(self) -> float:
-        """Seconds until the next round."""
+        """Return the seconds until the next round."""
         try:
             self.run_once()
         finally:
@@ -151,13 +151,13 @@ class Dispatcher:
             for sweep in (end_unmade_cross_checks, end_waited):
                 sweep(self._database)
         for drawn in self._draw() if waits else ():
-            # An unreachable broker makes each try wait, and leases have to be checked: attempts
-            # that were not sent are drawn again soon.
+            # Each try waits for an unreachable broker, and leases have to be checked. Unsent
+            # attempts are drawn again soon.
             if not (drawn.polls or self._send(drawn)):
                 break
 
     def _settle(self, versions: int | None) -> bool:
-        """Settle boards if one has changed, and after a while. Later changes are seen next time."""
+        """Settle boards after a change, and every while. Changes during it are seen next time."""
         every = time.monotonic() - self._settled_at >= SETTLE_SECONDS
         if versions == self._versions and not every:
             return False
@@ -175,7 +175,7 @@ class Dispatcher:
         return bool(row[0]), bool(row[1]), row[2]
 
     def _draw(self) -> list[Drawn]:
-        """Draw workers for the attempts that are due. Only reads if no worker is free."""
+        """Read first, because only a free worker needs a write."""
         with self._database.read(ORGANISER) as session:
             if not anything_to_send(session):
                 return []
@@ -194,7 +194,7 @@ class Dispatcher:
 
 
 def _open_columns(database: Database) -> list[ColumnElement[Any]]:
-    """Whether any attempt runs, whether any waits, the boards' versions, the database's time."""
+    """Select whether attempts run and wait, the boards' versions, and the database's time."""
     columns: list[ColumnElement[Any]] = [
         *(exists().where(Attempt.state == s).select_from(Attempt) for s in ("running", "queued")),
         select(func.sum(Board.version)).scalar_subquery(),
@@ -204,7 +204,7 @@ def _open_columns(database: Database) -> list[ColumnElement[Any]]:
 
 
 def seconds_ahead(there: datetime, *, since: datetime, until: datetime) -> float:
-    """Seconds by which the local clock is ahead of one that was read between two of its times."""
+    """Return how far the local clock is ahead of `there`, read between two local times."""
     if there < since:
         return (since - there).total_seconds()
     return min((until - there).total_seconds(), 0.0)
@@ -221,9 +221,9 @@ NO_WORK: dict[str, Any] = {"description": "There is no attempt for this worker y
 async def next_attempt(
     name: str, services: ServicesDep, caller: WorkerDep, wait: WaitDep = LONGEST_WAIT_SECONDS
 ) -> Response:
-    """Wait for the next attempt of a worker, which then claims it. 204: there is none yet.
+    """Wait for a worker's next attempt, which the worker then leases. 204: no attempt yet.
 
-    For workers without a broker. The same attempt is answered until it is claimed.
+    For workers without a broker. Answers the same attempt until it is leased.
     """
     await run_in_threadpool(_require_greeted, services.database, name, caller)
     attempt_id = await services.of(PollDesk).wait(name, wait)
@@ -233,14 +233,13 @@ async def next_attempt(
 
 
 def _require_greeted(database: Database, name: str, caller: Caller) -> None:
-    """Raise NotFoundError for a worker before its first sign-on, NotAllowedError for another's."""
     with database.read() as session:
         if not require_own_name(session, name, caller):
             raise NotFoundError(f"There is no worker {name!r}: expected its sign-on first.")
 
 
 class PollDesk:
-    """Attempts that wait for a worker's lease: one look at the database serves all long polls.
+    """Attempts that wait for a worker's lease. One look at the database serves all long polls.
 
     Belongs to the thread of the event loop.
     """
@@ -252,7 +251,7 @@ class PollDesk:
         self._looking = asyncio.Lock()
 
     async def wait(self, name: str, seconds: float) -> str | None:
-        """The attempt that waits for a worker. None if there is none within these seconds."""
+        """Return the attempt drawn for a worker, or None after these seconds."""
         since = time.monotonic()  # An earlier look may show an attempt that this worker has ended.
         give_up_at = since + seconds
         while True:
@@ -264,7 +263,7 @@ class PollDesk:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _look(self, since: float) -> None:
-        """Read who waits for whom, unless somebody began to after this moment."""
+        """Read the drawn attempts, unless another poll has read them since."""
         if self._looked_at >= since:
             return
         self._looked_at = time.monotonic()

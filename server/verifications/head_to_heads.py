@@ -1,7 +1,7 @@
-"""Head-to-heads of two submissions, and the first place of each board that they decide.
+"""Head-to-heads of two submissions, and the first place of each board.
 
-A board is a benchmark's, a division's and a hardware class's. Its reference is the first holder. A
-challenger takes first place by a head-to-head with the holder, which is trained stage by stage.
+A board belongs to a benchmark, a division and a hardware class. Its reference is the first holder.
+A challenger takes first place by a head-to-head with the holder, trained in stages.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,9 +46,9 @@ Ended = Literal["withdrawn", "retired"]
 
 
 class Measured(NamedTuple):
-    """A measured submission, withdrawn ones included.
+    """A measured submission, live or withdrawn.
 
-    `submitter` is the user, or the organisation as a negative number. `figure` ranks it: its
+    `submitter` is a user's id, or an organisation's as a negative number. `figure` ranks it: its
     measured `seconds`, or its quality.
     """
 
@@ -70,7 +70,7 @@ class Measured(NamedTuple):
 
     @property
     def ended(self) -> Ended | None:
-        """How its time as a holder ended, if somebody ended it."""
+        """How somebody ended its time as a holder."""
         if self.withdrawn_at is not None:
             return "withdrawn"
         return None if self.retirement is None else "retired"
@@ -85,10 +85,9 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Meeting:
-    """A head-to-head, with all its stages: its latest verification and its finding.
+    """A head-to-head over all its stages: its latest verification and its finding.
 
-    It is "queued" before its first run. `may_be_cancelled` is set while pairs wait on the quota of
-    its challenger.
+    It is "queued" until its first run. It `may_be_cancelled` while pairs of its challenger wait.
     """
 
     verification_id: str
@@ -106,9 +105,9 @@ class Meeting:
 
 @dataclass(frozen=True)
 class Holding:
-    """A submission that came to first place, and the head-to-head that brought it there.
+    """A submission in first place, and the head-to-head that it won.
 
-    `ratio` is of times, `difference` of qualities. One that `returned` was the holder before, until
+    `ratio` is of times, `difference` of qualities. It `returned` if it was the holder before, and
     the holders between were `ended`.
     """
 
@@ -129,8 +128,7 @@ class Holding:
 class FirstPlace:
     """First place of one board. `met` has the head-to-heads with the present holder.
 
-    `score` says which figure is better. `outdated` are verifications of head-to-heads with another
-    one, whose pairs wait.
+    `outdated` are verifications with another holder, queued and to be cancelled.
     """
 
     holdings: tuple[Holding, ...] = ()
@@ -142,7 +140,7 @@ class FirstPlace:
     score: Score = TIME
 
     def why_not_first(self, submission_id: str, figure: float) -> str | None:
-        """Why a row with a better figure than the holder's is not first. None for other rows."""
+        """Say why a row with a better figure than the holder's isn't first. None for other rows."""
         if self.holder is None or submission_id == self.holder.submission_id:
             return None
         if not self.score.is_better(figure, self.holder.figure):
@@ -154,7 +152,7 @@ class FirstPlace:
         return f"{mean}, {_words_of(meetings[-1]) if meetings else WAITS}"
 
     def head_to_head_of(self, submission_id: str) -> str | None:
-        """The head-to-head that the holder won, or another row's latest with the holder."""
+        """Find the head-to-head that the holder won, or another row's latest with the holder."""
         if self.holder is not None and submission_id == self.holder.submission_id:
             won = [
                 each.verification_id
@@ -166,7 +164,7 @@ class FirstPlace:
         return meetings[-1].verification_id if meetings else None
 
     def challengers(self) -> list[str]:
-        """Rows that should have a head-to-head next: of who had the fewest, the oldest first."""
+        """List rows for the next head-to-head: the submitter's fewest tries, then the oldest."""
         if self.holder is None or self.is_busy:
             return []
         tried: dict[int, int] = {}
@@ -197,7 +195,7 @@ def _words_of(meeting: Meeting) -> str:
 
 
 def may_try(meetings: Sequence[Meeting]) -> bool:
-    """Whether a submission may still meet the holder: once, and again if nothing was found."""
+    """Check whether a submission may meet the holder: once, and again after no result."""
     ended_without = meetings and meetings[-1].state in ("void", "cancelled")
     return not meetings or (bool(ended_without) and len(meetings) < MOST_RETRIES)
 
@@ -207,9 +205,8 @@ def find_first_place(
 ) -> FirstPlace:
     """Follow the head-to-heads of a board, in the order they ended, from its first holder on.
 
-    One counts if it was won against the holder of that moment: the last one, or if that one is gone
-    by now, the one before it that is there, or the first measured row if there is none. A win over
-    any other row moves nothing.
+    A win counts over the last holder. If that holder is gone by now, a win also counts over the
+    latest earlier holder that may hold, or else over the first row that may.
     """
     known = {row.submission_id: row for row in rows}
     in_order = sorted(
@@ -233,7 +230,7 @@ def find_first_place(
     held = [known[each.submission_id] for each in holdings if each.submission_id in known]
     able = [row for row in held if row.may_hold] or first_able
     holder = able[-1] if able else None
-    # A time that was contradicted never was a record.
+    # A contradicted time was never a record.
     shown = {row.submission_id for row in rows if row.is_live or row.withdrawn_at is not None}
     holdings = [each for each in holdings if each.submission_id in shown]
     last = holdings[-1].submission_id if holdings else None
@@ -257,7 +254,7 @@ def find_first_place(
 def _next_holding(
     holder: Measured, holdings: Sequence[Holding], known: Mapping[str, Measured]
 ) -> Holding:
-    """The holding of a submission that follows others without a head-to-head."""
+    """Make the holding of a submission that follows without a head-to-head."""
     names = [each.submission_id for each in holdings]
     has_held = holder.submission_id in names
     later = names[len(names) - names[::-1].index(holder.submission_id) :] if has_held else names
@@ -288,7 +285,7 @@ def _holding(row: Measured, meeting: Meeting | None = None) -> Holding:
 
 
 def read_first_places(session: Session, benchmark: Benchmark) -> dict[Board, FirstPlace]:
-    """First place of each board of a benchmark, as everybody sees it."""
+    """Read the first place of each board of a benchmark, as everybody sees it."""
     rows, score = _read_measured(session, benchmark), benchmark.score
     boards = {row.submission_id: board for board, found in rows.items() for row in found}
     meetings: dict[Board, list[Meeting]] = {}
@@ -353,7 +350,7 @@ STAGE = (
 
 
 def read_meetings(session: Session, benchmark_id: str) -> list[Meeting]:
-    """The head-to-heads of a benchmark in the order they began, the stages of each as one."""
+    """Read a benchmark's head-to-heads in the order they began, the stages of each as one."""
     query = (
         select(*STAGE)
         .join(Submission, Submission.id == Verification.submission_id)
@@ -411,9 +408,9 @@ def queue_pairs(
     pairs: int | None = None,
     **asked: Any,
 ) -> Verification:
-    """Draw, seal and queue pairs of a head-to-head, without a number its first ones.
+    """Draw, seal and queue pairs of a head-to-head, by default its first stage.
 
-    `asked` says who asks for them and why, as an order does.
+    `asked` are fields of the order: who asks, and why.
     """
     if pairs is None:
         pairs = looks_of(definition(session, challenger.benchmark_sha256).ranking.pairs)[0]
@@ -423,10 +420,7 @@ def queue_pairs(
 
 
 def continue_head_to_head(session: Session, verification: Verification) -> None:
-    """Keep the runs of a stage that has ended, and queue the pairs that are still needed.
-
-    Each run that started counts for its side, whoever won.
-    """
+    """Keep both sides' runs of an ended stage, and queue the pairs still needed."""
     challenger, holder = verification.submission, verification.against
     if challenger is None or holder is None:
         return
@@ -451,7 +445,6 @@ def continue_head_to_head(session: Session, verification: Verification) -> None:
 
 
 def _keep_runs(session: Session, verification: Verification, side: Submission) -> None:
-    """Add the runs of one side to those that measure its time, without void ones."""
     report = report_of(verification)
     pool = None if side.pool_id is None else session.get(Pool, side.pool_id)
     if report is None or pool is None or verification.outcome == "inconclusive":
@@ -468,9 +461,9 @@ def _keep_runs(session: Session, verification: Verification, side: Submission) -
 
 
 def contest_of(session: Session, verification: Verification) -> Contest:
-    """The rule of a head-to-head, by its stages so far and by all that its holder has had.
+    """Return the rule of a head-to-head, with its earlier stages.
 
-    A verdict keeps the threshold and the spread that it was reached with.
+    A verdict keeps its threshold and its spread.
     """
     benchmark = definition(session, verification.benchmark_sha256)
     pairs, told = benchmark.ranking.pairs, told_numbers(verification)
@@ -489,7 +482,7 @@ def contest_of(session: Session, verification: Verification) -> Contest:
 
 
 def told_numbers(verification: Verification) -> dict[str, float]:
-    """The figures of a verdict. Empty before it."""
+    """Return the figures of a verdict, empty before one."""
     for reason in verification.reasons:
         if reason["code"] == "head_to_head_time":
             return dict(reason["numbers"])
@@ -497,7 +490,7 @@ def told_numbers(verification: Verification) -> dict[str, float]:
 
 
 def threshold_of(session: Session, verification: Verification) -> float:
-    """The p-value below which the challenger wins: that of its verdict, today's before one."""
+    """Return the p-value below which the challenger wins: its verdict's, or today's before one."""
     told = told_numbers(verification).get("threshold")
     if told is not None:
         return told
@@ -506,7 +499,7 @@ def threshold_of(session: Session, verification: Verification) -> float:
 
 
 def judged_head_to_head(session: Session, verification: Verification) -> HeadToHead:
-    """The result of a head-to-head up to this stage."""
+    """Judge a head-to-head up to this stage."""
     contest, last = contest_of(session, verification), report_of(verification)
     reports = [*contest.earlier, *([] if last is None else [last])]
     benchmark = benchmark_of(session, verification)
@@ -514,10 +507,10 @@ def judged_head_to_head(session: Session, verification: Verification) -> HeadToH
 
 
 def count_tries(session: Session, first: Verification) -> tuple[int, int]:
-    """Place of the submitter among all who challenged this holder, and their number of tries.
+    """Return the submitter's place among the challengers of this holder, and their tries.
 
-    It counts up to a head-to-head, of which this is the first stage. Members of one organisation
-    are one submitter. Each that started counts, or may still start.
+    Counts head-to-heads up to `first`, the first stage of this one, if they started or may still
+    start. Members of one organisation are one submitter.
     """
     whose = func.coalesce(-User.organisation_id, User.id)
     started = exists().where(

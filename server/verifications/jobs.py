@@ -32,14 +32,14 @@ from server.benchmarks.definitions import definition
 from server.submissions.rows import new_id
 from server.verifications.states import Event, move
 
-RUN_START_SECONDS = 60.0  # Allowance of a run beside its limit: starting, loading, stopping.
+RUN_START_SECONDS = 60.0  # Added to a run's limit, for starting, loading and stopping.
 
 
 def why_over_limit(attempt: Attempt, *, now: datetime) -> str | None:
-    """Reason to end a running attempt that is over a limit. None while it is in time.
+    """Say why to end a running attempt that is over a limit. None while it is in time.
 
-    The whole attempt has its verification's limit. The current run has the benchmark's, counted
-    from its announcement, so that a hung training ends although its worker keeps posting.
+    The current run has its own limit, counted from its announcement, so that a hung training ends
+    although its worker keeps posting.
     """
     if attempt.started_at is None:
         return None
@@ -57,7 +57,7 @@ def why_over_limit(attempt: Attempt, *, now: datetime) -> str | None:
 class Order:
     """Job to queue: its purpose and wishes, who asks for it and why, and the rows it is about.
 
-    `reserved` are the seconds of accelerators that are on the quota of who asks.
+    `reserved` are accelerator seconds on the requester's quota.
     """
 
     purpose: Purpose
@@ -73,14 +73,14 @@ class Order:
 
     @property
     def claims(self) -> list[Claim]:
-        """The claims that it is about: the challenger's before the holder's."""
+        """Claims of its submissions, the challenger's first."""
         return [claim_of(side) for side in (self.submission, self.against) if side is not None]
 
 
 def judging(session: Session, order: Order) -> tuple[Benchmark, str | None]:
-    """The definition that judges a job, and the id of its calibration.
+    """Return the definition that judges a job, and its calibration's id.
 
-    The adopted calibration of its precision judges evidence. Raises ContentError without one.
+    The adopted calibration of its precision judges evidence. Raises UncalibratedError without one.
     """
     if order.calibration is not None:
         return definition(session, order.calibration.benchmark_sha256), order.calibration.id
@@ -104,14 +104,11 @@ def judging(session: Session, order: Order) -> tuple[Benchmark, str | None]:
 
 
 class UncalibratedError(ContentError):
-    """Nobody has calibrated the reference in the precision that a submission states."""
+    """The reference is not calibrated in the submission's precision."""
 
 
 def queue_job(session: Session, order: Order) -> Verification:
-    """Plan the trainings, seal them, and queue a first attempt.
-
-    Every run may take as long as the benchmark allows, plus the time to start.
-    """
+    """Plan the trainings, seal them, and queue a first attempt."""
     purpose, claims = order.purpose, order.claims
     benchmark, calibration_id = judging(session, order)
     nonce = secrets.token_bytes(32)
@@ -160,7 +157,7 @@ def queue_job(session: Session, order: Order) -> Verification:
 def sealed_with(
     verification: Verification, benchmark: Benchmark, trainings: Sequence[Training]
 ) -> dict[str, Any]:
-    """All that is sealed with the draw of a job."""
+    """Collect the facts that are sealed with the draw of a job."""
     purpose, calibration_id = purpose_of(verification), verification.calibration_id
     sealed: dict[str, Any] = {}
     if calibration_id is not None:
@@ -175,7 +172,7 @@ def sealed_with(
 
 
 def trainings_of(verification: Verification) -> list[Training]:
-    """Planned trainings of a job."""
+    """Return the planned trainings of a job."""
     names = [each.name for each in fields(Training)]
     return [
         Training(**{name: getattr(row, name) for name in names} | {"measure": tuple(row.measure)})
@@ -184,11 +181,7 @@ def trainings_of(verification: Verification) -> list[Training]:
 
 
 def job_of(session: Session, attempt: Attempt) -> ReplayJob:
-    """The job of an attempt, for the worker with its lease.
-
-    Settings are completed by the reference's own. Without a submission its division is the
-    benchmark's first.
-    """
+    """Build an attempt's job for its worker. The reference's settings complete a submission's."""
     verification, submission = attempt.verification, attempt.verification.submission
     benchmark, trainings = benchmark_of(session, verification), trainings_of(verification)
     defaults, protocol = benchmark.defaults(), benchmark.latency
@@ -224,12 +217,12 @@ def job_of(session: Session, attempt: Attempt) -> ReplayJob:
 
 
 def trains_packages(verification: Verification) -> bool:
-    """Whether a job trains packages, in a box."""
+    """Check whether a job trains code submissions, in a sandbox."""
     return any(row.package.startswith(PACKAGE_PREFIX) for row in verification.trainings)
 
 
 def queue_attempt(session: Session, verification: Verification, event: Event) -> None:
-    """Queue an attempt, whose worker is drawn after the commit. A retry keeps its place."""
+    """Queue an attempt. A worker is drawn after the commit. A retry keeps its place."""
     now = utc_now()
     submission = verification.submission
     asker = verification.requested_by

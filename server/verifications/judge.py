@@ -1,6 +1,6 @@
-"""Judge a report by its purpose, have a run trained again, and store what follows from a verdict.
+"""Judge a report by its purpose, and store the verdict with its consequences.
 
-Of a finished replay a drawn run is trained again on another owner's worker before it is believed.
+A finished replay is believed after another owner's worker has trained a drawn run again.
 """
 
 import hashlib
@@ -61,7 +61,7 @@ from server.verifications.views import energy_to_target_joules, measured_figures
 from server.verifications.workers import is_organisers_worker, pause_by_server
 
 DETERMINISM = {"repeat_equal": "shown", "repeat_differs": "struck"}
-ORGANISERS_SHARE = 10  # One run in so many of an organisers' worker.
+ORGANISERS_SHARE = 10  # One in so many runs of an organisers' worker is trained again.
 NO_SECOND_WORKER = Reason(
     "no_second_worker",
     "leaves_open",
@@ -82,7 +82,7 @@ OVERTAKEN = Reason(
 def end_with_report(
     session: Session, verification: Verification, report: ReplayReport, verdict: Verdict | None
 ) -> None:
-    """Store the verdict about a report, and what follows from it by the track of the job."""
+    """Store the verdict about a report, and its consequences by the track of the job."""
     verification.report, track = asdict(report), purpose_of(verification).track
     if is_overtaken(session, verification):
         end(session, verification, "fail", why=OVERTAKEN)
@@ -108,10 +108,10 @@ def verdict_of(
     *,
     claimed_by: Submission | None = None,
 ) -> Verdict | None:
-    """Verdict of a report by its purpose, about its submission or a duplicate of that.
+    """Judge a report by its purpose, about its submission or its duplicate `claimed_by`.
 
-    None if there is no claim to judge, or the report that it checks is gone. Raises RuleError
-    unless the report fits the plan.
+    None without a submission to judge, and if the checked report is gone. Raises RuleError unless
+    the report fits the plan.
     """
     if is_overtaken(session, verification):
         return None
@@ -145,13 +145,13 @@ def _end_evidence(
     *,
     event: Event = "report",
 ) -> None:
-    """Store the verdict about a claim, and its measured runs. `why` leaves the claim open."""
+    """Store the verdict about a submission, and its runs. `why` leaves the submission open."""
     submission = verification.submission
     if submission is None:
         raise ValueError(f"verification {verification.id} is evidence without a submission")
     if report.precision is not None:
         submission.precision_measured = report.precision.lowest
-    if why is None:  # Else one worker's word is in everybody's pool.
+    if why is None:  # Unconfirmed runs of one worker stay out of a shared pool.
         keep_measured_runs(session, verification, report)
     end(session, verification, event, verdict, why=why)
     _show_determinism(submission, verdict)
@@ -160,7 +160,7 @@ def _end_evidence(
 def _end_comparison(
     session: Session, verification: Verification, report: ReplayReport, verdict: Verdict
 ) -> None:
-    """Store the result of an ablation or a head-to-head, which an organisers' worker decides."""
+    """Store an ablation or a head-to-head, which only an organisers' worker decides."""
     if verification.against_id is None:
         end(session, verification, "report", verdict)
         return
@@ -170,10 +170,10 @@ def _end_comparison(
 
 
 def drawn_runs(nonce: str, report: object, *, among: Sequence[int], organisers: bool) -> list[int]:
-    """The indexes of the runs to train again: a function of the opened nonce and the report.
+    """Draw the indexes of the runs to train again from the opened nonce and the report.
 
-    That is one run of every report, or one in ten runs of an organisers' worker. A worker can't
-    foresee it, because it doesn't know the nonce.
+    One run of every report, or one in ten runs of an organisers' worker. Workers can't foresee the
+    draw, because they don't know the nonce.
     """
     if not among:
         return []
@@ -194,10 +194,10 @@ def _begin_cross_check(
     report: ReplayReport,
     verdict: Verdict,
 ) -> tuple[bool, Reason | None]:
-    """Queue the drawn cross-checks. Returns if the verdict waits for them, and why it stays open.
+    """Queue the drawn reruns. Returns whether the verdict waits for them, and why it stays open.
 
-    Rejected runs are all trained again, unless an organisers' worker trained them. Only replays
-    are repeated, so of other jobs only an organisers' worker is believed.
+    All rejected runs are trained again, unless an organisers' worker trained them. Only replays
+    are repeated, so other jobs need an organisers' worker.
     """
     organisers = is_organisers_worker(session, report.system.worker)
     runs = report.runs if purpose_of(verification).is_replay else ()
@@ -219,7 +219,7 @@ def has_other_owner(
     *,
     seeds: Sequence[int] = (),
 ) -> bool:
-    """Whether another owner has a worker of the class, not held, that could cross-check."""
+    """Check whether another owner's worker of the class, not held, could make a rerun."""
     session.flush()
     barred = owners_at(session, verification.id, seeds=seeds)
     return any(
@@ -251,7 +251,7 @@ def _end_cross_check(
 ) -> None:
     """Compare a run that was trained again with the first one. Then settle the waiting verdict.
 
-    If they differ, a worker of a third owner decides, and the contradicted worker is paused.
+    If they differ, a third owner's worker decides, and the contradicted worker is paused.
     """
     checked = session.get_one(Verification, check.checks_id)
     original = report_of(checked)
@@ -277,7 +277,7 @@ def _end_cross_check(
 
 
 def is_overtaken(session: Session, check: Verification) -> bool:
-    """Whether a cross-check is of a report that was refused: its runs are made again."""
+    """Check whether a rerun is of a refused report, which is made again."""
     if check.checks_id is None:
         return False
     checked = session.get_one(Verification, check.checks_id)
@@ -285,16 +285,12 @@ def is_overtaken(session: Session, check: Verification) -> bool:
 
 
 def _checks_of(session: Session, checked: Verification) -> Sequence[Verification]:
-    """Cross-checks of a verification's latest report."""
     found = session.scalars(select(Verification).where(Verification.checks_id == checked.id)).all()
     return [each for each in found if not is_overtaken(session, each)]
 
 
 def give_up_cross_check(session: Session, event: VerificationChanged) -> None:
-    """Conclude the verification that waits for a cross-check no worker could make.
-
-    Those of a verification that is cancelled are cancelled with it.
-    """
+    """Conclude the verification of a failed rerun. Cancel the reruns of a cancelled one."""
     check = event.verification
     if event.moment == "cancelled":
         for each in _checks_of(session, check):
@@ -309,7 +305,7 @@ def give_up_cross_check(session: Session, event: VerificationChanged) -> None:
 
 
 def _earlier(session: Session, checked: Verification, check: Verification) -> ReplayReport | None:
-    """Report of an earlier cross-check of the same run, which differed from it."""
+    """Find an earlier rerun of the same run that differed from it."""
     for other in _checks_of(session, checked):
         if other is not check and other.outcome == "rejected" and other.seeds == check.seeds:
             return report_of(other)
@@ -334,7 +330,6 @@ def _conclude_waiting(
 
 
 def _refuse_first(session: Session, checked: Verification, report: ReplayReport) -> None:
-    """Pause the first worker. Retry its waiting verification and reopen its published verdicts."""
     _take_out(session, report, checked)
     if checked.state == "checking":
         failure = Failure(
@@ -349,10 +344,7 @@ def _refuse_first(session: Session, checked: Verification, report: ReplayReport)
 
 
 def _take_out(session: Session, contradicted: ReplayReport, checked: Verification) -> None:
-    """Pause a worker that two others contradict, and reopen the verdicts that rest on it alone.
-
-    They are withdrawn, and each check is queued again.
-    """
+    """Pause a worker that two others contradict. Withdraw its verdicts and repeat their checks."""
     worker = contradicted.system.worker
     why = f"two other owners' workers contradict it about verification {checked.id}"
     take_out_runs(session, worker)
@@ -381,7 +373,7 @@ def _take_out(session: Session, contradicted: ReplayReport, checked: Verificatio
 def settle_submission(session: Session, event: VerificationChanged) -> None:
     """Derive the row of the submission that a verification checks, with its measured figures.
 
-    Its first verdict is published at once. A later one waits for a decision.
+    The first verdict is published at once. A later verdict waits for a decision.
     """
     verification, submission = event.verification, event.verification.submission
     if submission is None or verification.checks_id is not None:
@@ -399,7 +391,7 @@ def settle_submission(session: Session, event: VerificationChanged) -> None:
         if package is not None and package.published_at is None:
             package.published_at = utc_now()
     elif event.moment == "queued" and published_verification(submission) is not None:
-        return  # It stands meanwhile.
+        return  # The published verdict holds meanwhile.
     has_ended = event.moment in (*ENDED, "decision_published")
     if has_ended and is_published(verification):
         _show_figures(session, submission, verification)
@@ -410,7 +402,7 @@ def settle_submission(session: Session, event: VerificationChanged) -> None:
 
 
 def check_duplicate(session: Session, event: DuplicateMarked) -> None:
-    """Take a duplicate's own time from it, and compare its claim with its original's runs."""
+    """Take a duplicate's time from it, and compare its claim with the original's runs."""
     submission = event.submission
     follow_evidence(session, submission)
     original = session.get(Submission, submission.duplicate_of)
@@ -420,7 +412,6 @@ def check_duplicate(session: Session, event: DuplicateMarked) -> None:
 
 
 def _check_duplicates(session: Session, verification: Verification) -> None:
-    """Compare the claims of the duplicates of a submission with its latest runs."""
     query = select(Submission).where(Submission.duplicate_of == verification.submission_id)
     for each in session.scalars(query).unique():
         if each.package is None:
@@ -428,7 +419,7 @@ def _check_duplicates(session: Session, verification: Verification) -> None:
 
 
 def _check_claim(session: Session, submission: Submission, verification: Verification) -> None:
-    """Say how far the epochs of a claim fit a replay of its configuration."""
+    """Store how far the claimed epochs fit a replay of the configuration."""
     report = report_of(verification)
     if report is None:
         return
@@ -439,7 +430,6 @@ def _check_claim(session: Session, submission: Submission, verification: Verific
 
 
 def _show_determinism(submission: Submission, verdict: Verdict) -> None:
-    """Show or strike the word `deterministic` of a package. A struck one stays struck."""
     package = submission.package
     for reason in verdict.reasons:
         word = DETERMINISM.get(reason.code)
@@ -448,10 +438,7 @@ def _show_determinism(submission: Submission, verdict: Verdict) -> None:
 
 
 def _show_figures(session: Session, submission: Submission, verification: Verification) -> None:
-    """Put the measured latency and energy of a published verdict beside the claim on the board.
-
-    Only a worker of the claim's class measures them, and a latency only an organisers' one.
-    """
+    """Show measured figures of a worker of the class. A latency needs an organisers' worker."""
     report = report_of(verification)
     if report is None:
         return

@@ -1,4 +1,4 @@
-"""The live stream of a verification: its state at each change, and its events as they come."""
+"""Stream a verification: its state at each change, and its events."""
 
 import asyncio
 import logging
@@ -44,7 +44,7 @@ class Position:
 
 
 def parse_position(last_event_id: str | None) -> Position:
-    """Parse a Last-Event-ID into a position. The beginning if it is absent or malformed."""
+    """Parse a Last-Event-ID into a position. The beginning if it is missing or malformed."""
     attempt, _, sequence = (last_event_id or "").partition(".")
     try:
         position = Position(int(attempt), int(sequence))
@@ -64,7 +64,7 @@ class News:
 
     @property
     def is_end(self) -> bool:
-        """Whether nothing follows."""
+        """Whether the stream ends here."""
         return self.full is not None and not self.replay
 
 
@@ -97,7 +97,7 @@ Read = Callable[[Position], News]
 
 
 class Feeds:
-    """Reads news for all readers in this process: those at one position share a read."""
+    """Reads news for all readers in this process. Readers at one position share a read."""
 
     def __init__(self) -> None:
         self._reads: dict[Hashable, tuple[float, asyncio.Task[News]]] = {}
@@ -105,13 +105,13 @@ class Feeds:
 
     @property
     def interval_seconds(self) -> float:
-        """Seconds between two reads at one position: longer if very many are watched."""
+        """Seconds between two reads at one position, longer if very many are watched."""
         return max(POLL_SECONDS, len(self._reads) / POLLS_PER_SECOND)
 
     async def follow(
         self, watched: Hashable, read: Read, position: Position
     ) -> AsyncIterator[News]:
-        """The news after a position until a verification's end. Raises the errors of a read."""
+        """Yield the news after a position until the end. Raises the errors of a read."""
         while True:
             news = await self._read(watched, read, position)
             yield news
@@ -142,7 +142,7 @@ class Feeds:
 
 
 def existing_verification(verification_id: str, services: ServicesDep, viewer: ViewerDep) -> str:
-    """Return the id of an existing verification: raises the 404 before any event is sent."""
+    """Raise the 404 before any event is sent. Returns the id."""
     with services.database.read(viewer) as session:
         return find_verification(session, verification_id).id
 
@@ -169,5 +169,5 @@ async def watch_verification(
                 yield ServerSentEvent(event="replay", data=event, id=str(position))
             if news.is_end:
                 yield ServerSentEvent(event="end", data=news.full, id=str(position))
-    except OUTAGES as error:  # Its reader comes again, and is told when.
+    except OUTAGES as error:  # The reader connects again.
         log.warning("a live stream of %s ends: %s", verification_id, error)

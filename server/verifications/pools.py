@@ -1,4 +1,4 @@
-"""Pools of measured runs: add runs, measure the time, and derive the evidence of submissions."""
+"""Add measured runs to pools, measure their times, and derive the evidence of submissions."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -49,9 +49,9 @@ UNTIMED = ("hardware_differs", "worker_drifted")
 
 
 def measured_runs(benchmark: Benchmark, report: ReplayReport) -> list[PoolRun]:
-    """Runs of a report that count in a pool, which they are not in yet.
+    """Build the pool's rows for the runs of a report.
 
-    A run that the infrastructure ended is left out. One that missed the target is infinite.
+    Runs ended by the infrastructure are left out. A run below the target has no seconds.
     """
     found = []
     for run in report.runs:
@@ -74,9 +74,9 @@ def measured_runs(benchmark: Benchmark, report: ReplayReport) -> list[PoolRun]:
 def timed_runs(
     verification: Verification, benchmark: Benchmark, report: ReplayReport, *, hardware_class: str
 ) -> list[PoolRun]:
-    """Measured runs of a report that measure a time: no control, no repeat.
+    """Return the runs of a report that measure a time: no control, no repeat.
 
-    There is no such run unless a worker of the class trained them that had not drifted.
+    Empty unless a worker of the class trained them without drift.
     """
     if why_not_timed(report, hardware_class=hardware_class) is not None:
         return []
@@ -85,7 +85,7 @@ def timed_runs(
 
 
 class Spreads:
-    """Spread of each hardware class. Of times below ten runs, that of the calibrated epochs."""
+    """Spread of each hardware class, or the calibrated epochs' while a class has too few times."""
 
     def __init__(self, session: Session, benchmark: Benchmark) -> None:
         score = benchmark.score
@@ -103,16 +103,14 @@ class Spreads:
         self._of_class = {name: score.spread(those.values()) for name, those in pools.items()}
 
     def of(self, hardware_class: str) -> Spread | None:
-        """Spread of one run's log time, or quality, on a class. None without a basis for it."""
+        """Return the spread of one run's log time, or quality, on a class. None without a basis."""
         return self._of_class.get(hardware_class) or self._calibrated
 
 
 def keep_measured_runs(session: Session, verification: Verification, report: ReplayReport) -> None:
-    """Add the measured runs of a replay to its configuration's pool, and measure it again.
+    """Add the runs of a replay to its configuration's pool, and measure the pool again.
 
-    The reference with its settings is a configuration, and so is a package. Only a worker of its
-    own hardware class measures its time. A pool closed meanwhile gets no runs. The time is that of
-    the original, if the submission became its duplicate while it was trained.
+    If the submission became a duplicate during its replay, the original gets the time.
     """
     submission = verification.submission
     if submission is None or not purpose_of(verification).fills_pool:
@@ -143,16 +141,13 @@ def add_to_pool(
     verification: Verification,
     runs: Iterable[PoolRun],
 ) -> None:
-    """Add runs of a head-to-head to a configuration's, and measure it again."""
+    """Add runs of a head-to-head to a pool, and measure it again."""
     with _measured_again(session, benchmark, pool):
         _add(session, pool, verification, runs)
 
 
 def _keep_one(session: Session, pool: Pool) -> None:
-    """Make all but the earliest live submission of a pool its duplicates.
-
-    The reference has one in each division, with the same runs.
-    """
+    """Link later submissions of a pool to the earliest. A reference has one in each division."""
     session.flush()
     found = session.scalars(
         select(Submission)
@@ -170,9 +165,9 @@ def _keep_one(session: Session, pool: Pool) -> None:
 
 
 def open_pool(session: Session, submission: Submission, benchmark: Benchmark) -> Pool:
-    """Open pool of a submission's configuration, a new one if there is none.
+    """Return the open pool of a submission's configuration, or open one.
 
-    If the rules changed so that figures do not compare, the pool is closed and another one opened.
+    A pool is closed if changed rules make its figures incomparable.
     """
     package = submission.package
     configuration = configuration_of(
@@ -207,7 +202,7 @@ def open_pool(session: Session, submission: Submission, benchmark: Benchmark) ->
 
 
 def latest_pool(session: Session, configuration_sha256: str, submission: Submission) -> Pool | None:
-    """Pool of a configuration: a submission's own or the latest. Under embargo each has its own."""
+    """Find a configuration's pool: the submission's or the latest. An embargo has its own pool."""
     named = select(Submission.id).where(Submission.pool_id == Pool.id)
     if submission.embargoed:
         usable: ColumnElement[bool] = named.where(Submission.id == submission.id).exists()
@@ -239,7 +234,7 @@ def _add(
 
 
 def take_out_runs(session: Session, worker: str) -> None:
-    """Remove the runs of a contradicted worker from their pools, and measure these again."""
+    """Remove a contradicted worker's runs from their pools, and measure the pools again."""
     trained = PoolRun.attempt_id.in_(select(Attempt.id).where(Attempt.worker == worker))
     of_pools = select(PoolRun.pool_id).where(trained)
     for pool in session.scalars(select(Pool).where(Pool.id.in_(of_pools))).all():
@@ -278,7 +273,6 @@ def _measured_again(session: Session, benchmark: Benchmark, changed: Pool) -> It
 
 
 def _measure(pool: Pool, runs: Sequence[Any], spread: Spread | None, score: Score) -> None:
-    """Set the time of a pool and its interval from its runs, or its time and its quality."""
     seconds = measured_seconds([run.seconds for run in runs])
     if seconds is not None and pool.measured_at is None:
         pool.measured_at = utc_now()
@@ -312,7 +306,7 @@ def follow_evidence(session: Session, submission: Submission) -> None:
 
 
 def _status_of(session: Session, submission: Submission, published: Verification | None) -> str:
-    """The published verdict. Before one, whether it is verified or has taken over measured runs."""
+    """Return the own verdict. Without one, a shared time of a verified replay is verified too."""
     if published is not None and published.submission_id == submission.id:
         return str(published.outcome)
     checks = (each for each in submission.verifications if checks_claim(each, submission))
@@ -325,7 +319,7 @@ def _status_of(session: Session, submission: Submission, published: Verification
 
 
 def _name_model(session: Session, submission: Submission, published: Verification | None) -> None:
-    """Show the reference's own model beside its measured runs, and the claimed one apart."""
+    """Show the reference's model with measured runs, and keep the claimed model aside."""
     is_ours = submission.evidence == "measured" and submission.trained_with == "reference"
     if is_ours and submission.claimed_model is None:
         benchmark = definition(session, submission.benchmark_sha256)
@@ -347,7 +341,7 @@ def _name_model(session: Session, submission: Submission, published: Verificatio
 
 
 def verdict_that_holds(session: Session, submission: Submission) -> Verification | None:
-    """A submission's published verification, or that of the runs that it took over."""
+    """Find a submission's published verification, or else its pool's latest."""
     own = published_verification(submission)
     if own is not None or submission.pool_id is None:
         return own
@@ -360,7 +354,7 @@ def verdict_that_holds(session: Session, submission: Submission) -> Verification
 def row_if_published(
     session: Session, submission: Submission, verification: Verification
 ) -> dict[str, Any]:
-    """How a submission's row would be known once a verdict that waits is published."""
+    """Return the evidence that a row would have after a pending verdict is published."""
     evidence, check = _row_by(session, submission, str(verification.outcome), verification)
     return {"evidence": evidence, "check": check, "trained_with": submission.trained_with}
 
@@ -368,7 +362,6 @@ def row_if_published(
 def _row_by(
     session: Session, submission: Submission, status: str, published: Verification | None
 ) -> tuple[Evidence, Check | None]:
-    """The evidence of a row, and for a claim the check that it has passed so far."""
     uncalibrated = published is not None and _is_between_calibrated(session, submission, published)
     if submission.published is not None:
         return "published", None
@@ -385,7 +378,7 @@ def _row_by(
 def _is_measured(
     session: Session, submission: Submission, status: str, published: Verification | None
 ) -> bool:
-    """Whether measured runs give the submission's own time or latency, and not only its epochs."""
+    """Check whether measured runs give the own time or latency, more than epochs."""
     if status != "verified":
         return False
     if submission.kind == "inference":
@@ -405,7 +398,7 @@ def _is_measured(
 def _is_between_calibrated(
     session: Session, submission: Submission, published: Verification
 ) -> bool:
-    """Whether a closed claim's batch size lies between calibrated ones: a draw of its own."""
+    """Check whether a closed submission's batch size has no calibrated band."""
     if submission.division != "closed" or submission.kind != "train":
         return False
     benchmark, claim = benchmark_of(session, published), claim_of(submission)

@@ -1,4 +1,4 @@
-"""Proofs: evidence stored in the transaction that ends a verification, and its signed bundle."""
+"""Store evidence in the transaction that ends a verification, and sign it as a proof."""
 
 import base64
 import shutil
@@ -100,15 +100,15 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
 Format = Annotated[
     Literal["zip", "dsse"], Query(alias="format", description="dsse: the envelope alone.")
 ]
-# A zip must say when a file was made. The earliest moment it can say is the same every time.
+# The earliest moment of a zip, so that the same proof is the same bytes.
 MOMENT = (1980, 1, 1, 0, 0, 0)
 IN_MEMORY_BYTES = 8 * MIB
 
 
 def proof_parts(session: Session, verification: Verification) -> Table:
-    """Parts of a verification's proof, by name.
+    """Collect the parts of a verification's proof, by name. Raises ConflictError for other jobs.
 
-    One that ended before evidence was stored has its submission as it is today.
+    Without stored evidence, the submission is as it is today.
     """
     submission = verification.submission
     if submission is None or not leaves_proof(verification):
@@ -158,7 +158,6 @@ def _text(moment: datetime | None) -> str | None:
 
 
 def _contest_part(session: Session, verification: Verification) -> Table:
-    """What decided a head-to-head besides its own runs. Empty for other jobs."""
     if verification.against_id is None:
         return {}
     contest = contest_of(session, verification)
@@ -175,7 +174,7 @@ def _calibration_part(verification: Verification, judged_by: Benchmark) -> Table
 
 
 def _attempt_part(session: Session, attempt: Attempt) -> AttemptPart:
-    """An attempt. Without a report its posted evaluations are there: nothing is dropped unseen."""
+    """Show the posted evaluations of an attempt without a report, so that no attempt is hidden."""
     slack, evaluations = attempt.clock_slack_seconds, list[PostedEvaluation]()
     if attempt.state != "done":
         rows = session.scalars(
@@ -203,13 +202,13 @@ def _attempt_part(session: Session, attempt: Attempt) -> AttemptPart:
 
 
 def leaves_proof(verification: Verification) -> bool:
-    """Whether a job leaves a proof: a replay, a measurement, or a head-to-head with a package."""
+    """Check whether a job has a proof: a replay, a measurement, or a head-to-head with code."""
     is_head_to_head = verification.against_id is not None and trains_packages(verification)
     return is_head_to_head or purpose_of(verification).fills_pool
 
 
 def keep_evidence(session: Session, event: VerificationChanged) -> None:
-    """Store the evidence of a verification that ends: a later rescoring does not change it."""
+    """Store the evidence when a verification ends, so that a later rescoring leaves it as it is."""
     verification = event.verification
     if event.moment not in ENDED or not leaves_proof(verification):
         return
@@ -225,12 +224,12 @@ def keep_evidence(session: Session, event: VerificationChanged) -> None:
 
 
 def code_part(session: Session) -> dict[str, Any]:
-    """Version of the running code, as plain JSON."""
+    """Return the version of the running code, as plain JSON."""
     return asdict(code_version(state_of(session, Services).settings.code_commit))
 
 
 def both_parts(session: Session, verification: Verification) -> dict[str, Any]:
-    """Submission of a proof, with the other side of a head-to-head in it."""
+    """Return the submission of a proof, with the other side of a head-to-head in it."""
     submission, against = verification.submission, verification.against
     if submission is None:
         raise ValueError(f"verification {verification.id} has no submission")
@@ -239,7 +238,7 @@ def both_parts(session: Session, verification: Verification) -> dict[str, Any]:
 
 
 def submission_part(session: Session, submission: Submission) -> dict[str, Any]:
-    """Submission of a proof, as plain JSON."""
+    """Return a submission of a proof, as plain JSON."""
     part = SubmissionPart(
         id=submission.id,
         submitter=submission.submitter,
@@ -278,7 +277,7 @@ class SignedProof:
 
 
 def sign_proof(services: Services, verification_id: str, viewer: Viewer) -> SignedProof:
-    """Sign the statement of an ended verification: the draw stays sealed until the end."""
+    """Sign the statement of an ended verification. Its draw is sealed until then."""
     with services.database.read(viewer) as session:
         verification = find_verification(session, verification_id)
         if verification.state not in ENDED:
@@ -292,7 +291,10 @@ def sign_proof(services: Services, verification_id: str, viewer: Viewer) -> Sign
                 "made from: its draw stayed sealed there, and there is no proof of it."
             )
         parts = proof_parts(session, verification)
-    files = _files(parts["submission"])
+    submission = parts["submission"]
+    against = submission.get("against")
+    other = () if against is None else (against["claim_sha256"],)
+    files = (submission["claim_sha256"], *other, *(log["sha256"] for log in submission["logs"]))
     payload = canonical(statement_of(parts, files))
     signer = current_signer(services)
     signature = signer.sign(pre_authentication(payload))
@@ -300,14 +302,8 @@ def sign_proof(services: Services, verification_id: str, viewer: Viewer) -> Sign
     return SignedProof(content, files)
 
 
-def _files(submission: dict[str, Any]) -> tuple[str, ...]:
-    against = submission.get("against")
-    other = () if against is None else (against["claim_sha256"],)
-    return (submission["claim_sha256"], *other, *(log["sha256"] for log in submission["logs"]))
-
-
 def current_signer(services: Services) -> Signer:
-    """Signer of the current key. Lists its public half."""
+    """Load the signer of the current key, and list its public half."""
     signer = load_signer(services.settings.signing_key_path)
     with services.database.read() as session:
         known = session.get(SigningKey, signer.key_id) is not None
@@ -328,14 +324,14 @@ PREDICATE_TYPE = "urn:finishline:proof:2"
 
 
 def write_envelope(payload: bytes, *, key_id: str, signature: bytes) -> bytes:
-    """The envelope's JSON, in RFC 8785 form so that the same proof is the same bytes."""
+    """Write the envelope as RFC 8785 JSON, so that the same proof is the same bytes."""
     payload64, sig = (base64.b64encode(content).decode() for content in (payload, signature))
     signatures = [{"keyid": key_id, "sig": sig}]
     return canonical({"payload": payload64, "payloadType": PAYLOAD_TYPE, "signatures": signatures})
 
 
 def statement_of(parts: Mapping[str, Any], files: Iterable[str]) -> Table:
-    """The statement on a proof's parts and on its files, which are named by their SHA-256."""
+    """State a proof's parts, and its files by their SHA-256."""
     return {
         "_type": STATEMENT_TYPE,
         "subject": [
@@ -368,7 +364,7 @@ def get_proof(
 
 @router.get("/keys")
 def list_keys(services: ServicesDep) -> KeyList:
-    """List every public key that signed proofs of this server, earlier ones included."""
+    """List every public key that signed proofs of this server, current or earlier."""
     current = current_signer(services).key_id
     newest_first = select(SigningKey).order_by(SigningKey.created_at.desc(), SigningKey.id)
     with services.database.read() as session:
@@ -377,7 +373,7 @@ def list_keys(services: ServicesDep) -> KeyList:
 
 
 def write_bundle(proof: bytes, files: Iterable[str], artifacts: ArtifactStore) -> IO[bytes]:
-    """Write the zip of a proof and of the stored files of these hashes, from its beginning."""
+    """Write the zip of a proof and its stored files, and seek to its beginning."""
     target = SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)  # noqa: SIM115  the caller closes it
     try:
         with zipfile.ZipFile(target, "w") as bundle:

@@ -1,15 +1,15 @@
-"""The queue: whose attempt is next for a free worker, when it may start, and why it waits.
+"""The queue: the order of attempts for free workers, when they may start, and why they wait.
 
-1. Independent reruns go first, because verdicts wait for them. Then come attempts for which a
-   worker was drawn that leased none of them.
-2. An attempt that an organiser asked for goes before one that comes with a submission. While any of
+1. Independent reruns go first, because verdicts wait for them. Attempts follow that a drawn worker
+   didn't lease.
+2. Attempts that an organiser asked for go before attempts that come with a submission. While any of
    the latter waits, at most ORGANISERS_IN_A_ROW of the former go in a row.
-3. Within each of the two, submitters take turns. Next is the submitter whose last turn on a worker
-   of this hardware class is the longest ago. A submitter without a turn goes first. So a thousand
-   attempts of one submitter put no other submitter's first back by more than one of them.
-4. Within a submitter the oldest goes first. Attempts that no free worker may take are passed over.
+3. Within each of the two, submitters take turns. Next is a submitter without a turn, then the
+   submitter with the longest time since a turn on this hardware class. So a thousand attempts of
+   one submitter delay another's first by at most one of them.
+4. A submitter's oldest attempt goes first. Attempts that no free worker may take are passed over.
 
-A turn is the moment at which a worker was drawn, which the attempt keeps.
+A turn is the moment when a worker was drawn. The attempt stores it.
 """
 
 import secrets
@@ -49,31 +49,25 @@ from server.submissions.code import takes_packages_of
 FAILED = ("failed", "lost")
 ORGANISERS_IN_A_ROW = 3
 DRAWN_AGAIN_AFTER = timedelta(seconds=5)  # Without a lease: its message may be lost.
-REMEMBERED = timedelta(days=7)  # A turn that is longer ago counts as none.
+REMEMBERED = timedelta(days=7)  # An older turn no longer counts.
 NEVER = datetime.min.replace(tzinfo=UTC)
 Sharer = tuple[bool, int]
 
 
 def sharer_of(one: Any) -> Sharer:
-    """Who takes a turn for an attempt: organisers' requests take none of their submitter's own.
-
-    `submitter_id` is the submission's owner, or the requester of a job without a submission.
-    """
+    """Return who takes a turn for an attempt. Organisers' requests spare the submitter's turns."""
     return one.by_organiser, one.submitter_id
 
 
 @dataclass(frozen=True)
 class Turns:
-    """Each sharer's last turn on a hardware class.
-
-    `organisers_in_a_row` counts the organisers' attempts since the last of a submitter's own.
-    """
+    """Each sharer's last turn on a class, and the organisers' attempts since a submitter's own."""
 
     last: Mapping[Sharer, datetime] = field(default_factory=dict)
     organisers_in_a_row: int = 0
 
     def after(self, one: Any, now: datetime) -> "Turns":
-        """The turns after an attempt has had one."""
+        """Add the turn of an attempt."""
         in_a_row = self.organisers_in_a_row + 1 if one.by_organiser else 0
         return Turns({**self.last, sharer_of(one): now}, in_a_row)
 
@@ -82,10 +76,9 @@ NO_TURNS = Turns()
 
 
 def fair_order(waiting: Iterable[Any], turns: Turns = NO_TURNS) -> list[Any]:
-    """All that waits, in the order in which it starts on one worker if nothing else comes.
+    """Order the waiting attempts as one worker would start them.
 
-    Nothing here looks at a clock: the same attempts and the same turns give the same order. A retry
-    has the `asked_at` of the first, and so is as old.
+    The order depends on attempts and turns, not on a clock. A retry has the first's `asked_at`.
     """
     own: defaultdict[Sharer, list[Any]] = defaultdict(list)
     for one in sorted(waiting, key=lambda one: (one.asked_at, one.id)):
@@ -131,7 +124,7 @@ def read_turns(session: Session, hardware_class: str | None) -> Turns:
 
 @dataclass(frozen=True)
 class Drawn:
-    """An attempt and the worker that was drawn for it. A worker that polls needs no message."""
+    """An attempt and the worker drawn for it. A worker that polls needs no message."""
 
     attempt_id: str
     worker: str
@@ -139,7 +132,7 @@ class Drawn:
 
 
 def anything_to_send(session: Session) -> bool:
-    """Whether a worker is free and an attempt is due."""
+    """Check whether a worker is free and an attempt is due."""
     due = (Attempt.state == "queued", Attempt.send_after <= utc_now())
     if read_pause(session) or session.scalar(select(Attempt.id).where(*due).limit(1)) is None:
         return False
@@ -162,7 +155,6 @@ def take_due(session: Session) -> list[Drawn]:
 def _take_by_turns(
     session: Session, choice: "Choice", hardware_class: str, waiting: list[Any]
 ) -> None:
-    """Give each free worker of a class the next attempt, until none may take any."""
     turns = read_turns(session, hardware_class)
     while True:
         hands = {row: choice.hands(row, hardware_class) for row in waiting}
@@ -175,7 +167,7 @@ def _take_by_turns(
 
 
 class Choice:
-    """The free workers of one moment, who of them may take an attempt, and who was drawn."""
+    """Free workers of one moment, the attempts they may take, and the draws so far."""
 
     def __init__(self, session: Session, fleet: Fleet) -> None:
         self.session, self.fleet = session, fleet
@@ -189,7 +181,7 @@ class Choice:
         self._willing: dict[tuple[Any, ...], list[WorkerRow]] = {}
 
     def hands(self, row: Any, hardware_class: str | None = None) -> list[WorkerRow]:
-        """The free workers, of one class or of any, that may take an attempt."""
+        """List the free workers, of one class or of any, that may take an attempt."""
         needs = tuple(getattr(row, each.key) for each in DECIDING)
         if needs not in self._willing:
             self._willing[needs] = self.willing(row)
@@ -200,7 +192,7 @@ class Choice:
         ]
 
     def take(self, row: Any, hands: Sequence[WorkerRow]) -> None:
-        """Draw one of some workers by chance, so that nobody can foresee it."""
+        """Draw a worker by chance, so that nobody can foresee it."""
         if not hands:
             return
         worker = secrets.choice(hands)
@@ -213,9 +205,9 @@ class Choice:
         self.drawn.append(Drawn(row.id, worker.name, worker.polls))
 
     def willing(self, row: Any) -> list[WorkerRow]:
-        """Able workers, without those of barred owners while another owner has one.
+        """List able workers, without barred owners' workers if another owner has one.
 
-        A paused worker may not come back, so nothing waits for its owner.
+        A paused worker may not come back, so no attempt waits for its owner.
         """
         able = able_workers(self.session, self.fleet, row)
         if row.rerun is not None:
@@ -227,12 +219,11 @@ class Choice:
         return [worker for worker in able if owners <= barred or worker.user_id not in barred]
 
     def _barred(self, row: Any, owners: set[int]) -> set[int]:
-        """Owners, among these, that should not train an attempt.
+        """Return the owners, among these, that should not train an attempt.
 
-        Barred are owners whose worker failed at an earlier attempt of its verification, and owners
-        with an interest: they or a member of their organisation have a submission, not withdrawn,
-        on its benchmark, on any hardware class. If it trains code, all but organisers are barred if
-        an organisers' worker is among these.
+        A worker of theirs failed at this verification, or they or a member of their organisation
+        have a live submission on its benchmark, on any hardware class. If it trains code, all but
+        organisers are barred, as soon as organisers have a worker among these.
         """
         failed = select(WorkerRow.user_id).join(Attempt, Attempt.worker == WorkerRow.name)
         of_it = (Attempt.verification_id == row.retried, Attempt.state.in_(FAILED))
@@ -265,10 +256,10 @@ class Choice:
 def able_workers(
     session: Session, fleet: Fleet, row: Any, among: Sequence[WorkerRow] | None = None
 ) -> list[WorkerRow]:
-    """Workers that may train an attempt: their class, sandbox and environments.
+    """List the workers with the class, sandbox and environments for an attempt.
 
-    A head-to-head goes to an organisers' worker of its class alone. A worker's owner can read the
-    code that it trains, so code under embargo goes to organisers' workers too.
+    A head-to-head needs an organisers' worker of its class. A worker's owner can read the code that
+    it trains, so code under embargo needs an organisers' worker too.
     """
     workers = fleet.fit if among is None else among
     environments = {row.environment, row.other_environment} - {None}
@@ -293,7 +284,6 @@ def able_workers(
 
 
 def _taken(session: Session) -> Set[str | None]:
-    """Busy workers, and those that were drawn for an attempt and may still lease it."""
     at_work = session.scalars(select(Attempt.worker).where(Attempt.state == "running"))
     under_way = session.scalars(
         select(Attempt.sent_to).where(
@@ -303,9 +293,8 @@ def _taken(session: Session) -> Set[str | None]:
     return {*at_work, *under_way}
 
 
-# The facts that decide who may take an attempt. `benchmark_id` is None for a calibration, which is
-# nobody's. `retried` is the verification of a retry, and `rerun` the attempt of an independent
-# rerun.
+# The facts that decide who may take an attempt. A calibration has no `benchmark_id`. `retried` is a
+# retry's verification, and `rerun` the attempt of an independent rerun.
 OWN, OTHER = aliased(Submission), aliased(Submission)
 OWN_CODE, OTHER_CODE = aliased(TrainingPackage), aliased(TrainingPackage)
 DECIDING = (
@@ -326,10 +315,10 @@ DECIDING = (
 def read_waiting(
     session: Session, *which: ColumnElement[bool], each: int | None = None
 ) -> Sequence[Any]:
-    """Read the attempts that are due, with the facts that decide who may take them.
+    """Read the due attempts, with the facts that decide who may take them.
 
-    Of a submitter's attempts with equal needs it has the oldest, so many as `each` says. So an
-    attempt that nobody may take hides no other behind it.
+    Of a submitter's attempts with equal needs it reads the oldest `each`, so that an attempt that
+    nobody may take hides no other.
     """
     turn = (Attempt.by_organiser, Attempt.submitter_id)
     place = func.row_number().over(
@@ -370,10 +359,9 @@ def groups_of(session: Session, owners: set[int]) -> dict[int, set[int]]:
 def owners_at(
     session: Session, verification_id: str | None, *, seeds: Sequence[int]
 ) -> set[int | None]:
-    """Owners who cannot check a run of a verification, with the members of their organisations.
+    """Return owners who cannot check a run of a verification, with their organisations.
 
-    Those are the owners of workers that trained the verification, or this run of it again, and its
-    submitter. `seeds` has the seed of the run. Without one, no owner is out for a cross-check.
+    They submitted it, trained it, or have trained the run with these `seeds` again.
     """
     trained = session.execute(
         select(WorkerRow.user_id, Verification)
@@ -406,7 +394,7 @@ NOTHING_ENDED = "Nothing has ended there yet that could tell how long those befo
 
 
 class WorkView(Schema):
-    """An attempt, by its number, of a verification of some model."""
+    """An attempt of a verification, by its number."""
 
     verification_id: str
     kind: str
@@ -418,9 +406,9 @@ class WorkView(Schema):
 class QueuedView(WorkView):
     """A queued attempt. `position` counts from 1 within its hardware class, in fair order.
 
-    `expected_start` is by the median length of recent attempts of the same kind, benchmark and
-    hardware class. None, with `why_unknown`, without a basis for it. `attempt` is above 1 if an
-    earlier one failed without charge to a quota. `by_organiser`: an organiser requested it.
+    `expected_start` uses the median length of recent attempts of the hardware class. Without a
+    basis it is null, and `why_unknown` says why. `attempt` is above 1 after a failed attempt, which
+    cost no quota.
     """
 
     submission_id: str | None
@@ -444,10 +432,10 @@ class PauseView(Schema):
 class ClassQueueView(Schema):
     """Queue of one hardware class, and the workers of the class.
 
-    `hardware_class` is None for attempts that any worker may take. `workers` are alive and fit,
-    `free` counts the idle ones of these, `out` are alive but off their baseline, `held` are paused.
-    If no worker of a class is connected, any other takes its attempts, and times are not compared.
-    `waiting` has the next of `waiting_count` to start, without those `under_embargo`.
+    `hardware_class` is null for attempts that any worker may take. `workers` are alive and fit,
+    `free` of these are idle, `out` are off their baseline, `held` are paused. Without a connected
+    worker of the class any other takes its attempts, and times are not compared. `waiting` lists
+    the next of `waiting_count` attempts, without attempts `under_embargo`.
     """
 
     hardware_class: str | None
@@ -462,7 +450,7 @@ class ClassQueueView(Schema):
 
 
 class QueueView(Schema):
-    """Queue of all attempts by hardware class, as of a moment. No attempt starts while `paused`."""
+    """All queued attempts by hardware class, as of a moment. While `paused`, no attempt starts."""
 
     as_of: datetime
     waiting: int
@@ -491,9 +479,9 @@ def get_queue(session: Session, limit: LimitDep = SHOWN_PER_CLASS) -> QueueView:
 
 
 def read_place(session: Session, verification_id: str) -> tuple[ClassQueueView, QueuedView] | None:
-    """Place of a verification in the queue of its hardware class, which lists it alone.
+    """Find a verification in the queue of its hardware class, which lists only it.
 
-    None if it does not wait. The viewer must be allowed to see it.
+    None if it does not wait, or the viewer may not see it.
     """
     queue = _Queue(session)
     for wanted, line in queue.lines.items():
@@ -504,10 +492,7 @@ def read_place(session: Session, verification_id: str) -> tuple[ClassQueueView, 
 
 
 class _Queue:
-    """All that waits, in the order in which it should start, as one viewer may see it.
-
-    An attempt that the viewer may not see has its place, and is only counted.
-    """
+    """Waiting attempts in the order of their starts. Attempts hidden from the viewer only count."""
 
     def __init__(self, session: Session) -> None:
         self.session, self.now = session, utc_now()
@@ -519,7 +504,7 @@ class _Queue:
 
     @cached_property
     def _seconds(self) -> defaultdict[str, list[float]]:
-        """How long the attempts took that ended lately, by the hardware class of their worker."""
+        """Lengths of recent attempts, by hardware class."""
         query = (
             select(WorkerRow.hardware_class, Attempt.started_at, Attempt.ended_at)
             .join(WorkerRow, WorkerRow.name == Attempt.worker)
@@ -535,9 +520,9 @@ class _Queue:
     def view(
         self, wanted: str | None, *, shown: int | None = None, only: str | None = None
     ) -> ClassQueueView:
-        """View of a class's queue. None stands for attempts of any class, so all workers count.
+        """Show the queue of a class. `wanted` is None for attempts of any class: all workers count.
 
-        It lists the first so many that are `shown`, or only one verification's.
+        Lists the first `shown` attempts, or `only` one verification's.
         """
         line = self.lines.get(wanted, [])
         places = [
@@ -562,7 +547,7 @@ class _Queue:
         )
 
     def _listed(self, wanted: str | None, places: Sequence[tuple[int, Any]]) -> list[QueuedView]:
-        """Views of some places. Attempts that are gone meanwhile are left out."""
+        """Leave out attempts that are gone meanwhile."""
         ids = [row.id for _, row in places]
         attempts = {row.id: row for row in read_attempts(self.session, Attempt.id.in_(ids))}
         views = []
@@ -574,10 +559,9 @@ class _Queue:
         return views
 
     def _expect(self, wanted: str | None, position: int) -> tuple[datetime | None, str | None]:
-        """When the attempt at a place of a line starts. None, and why, if nothing can tell.
+        """Estimate when a place of a line starts, or say why it is unknown.
 
-        That is when those before it have ended: their number times the median of those that
-        ended lately, shared by the workers that may take it.
+        The able workers share the attempts before it, at the median of recent lengths.
         """
         open_ = set(self.fleet.open)
         able = [row for row in self.fleet.takers(wanted) if row in open_]
@@ -595,7 +579,6 @@ class _Queue:
 
 
 def _read_lines(session: Session) -> dict[str | None, list[Any]]:
-    """All queued attempts by the class that they want, in the order in which they should start."""
     query = (
         select(
             Attempt.id, Attempt.verification_id, Attempt.hardware_class, Attempt.sent_to,
@@ -616,7 +599,7 @@ def _read_lines(session: Session) -> dict[str | None, list[Any]]:
 
 
 def read_attempts(session: Session, *which: ColumnElement[bool]) -> Sequence[Any]:
-    """Read attempts and the work that is shown: never a report or a curve. Oldest first."""
+    """Read attempts with the columns that are shown, oldest first."""
     query = (
         select(
             Attempt.id,
@@ -647,7 +630,7 @@ def read_attempts(session: Session, *which: ColumnElement[bool]) -> Sequence[Any
 
 
 def runs_under_way(session: Session, attempt_ids: Sequence[str]) -> dict[str, int]:
-    """Current run (from 0) of each attempt, from the last event received."""
+    """Return the current run (from 0) of each attempt, by its last event."""
     latest = (
         select(ReplayEventRow.attempt_id, func.max(ReplayEventRow.sequence).label("sequence"))
         .where(ReplayEventRow.attempt_id.in_(attempt_ids))
@@ -665,21 +648,20 @@ def runs_under_way(session: Session, attempt_ids: Sequence[str]) -> dict[str, in
 
 
 class Waits:
-    """Reasons why verifications are still queued, each fact about the queue read once for all."""
+    """Says why verifications are queued. Reads each fact about the queue once."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     @cached_property
     def _facts(self) -> tuple[Fleet, int]:
-        """The fleet, and the number of other queued verifications."""
         queued = select(func.count()).select_from(Verification)
         with seeing(self._session, ORGANISER):
             count = self._session.scalar(queued.where(Verification.state == "queued")) or 0
         return Fleet.read(self._session), max(count - 1, 0)
 
     def reason(self, verification: Verification) -> str | None:
-        """Reason why a verification is still queued and the remedy. None unless it is queued."""
+        """Say why a verification is still queued, and the remedy. None in other states."""
         if verification.state != "queued":
             return None
         fleet, others = self._facts

@@ -1,7 +1,7 @@
-"""Reports: check one against the posted events and known curves, judge it, and store its end.
+"""Check a report against the posted events and known curves, judge it, and store its end.
 
-Checking and judging take most of the time. They read before the transaction that writes, which
-works them out again only if a fact that they rest on has changed meanwhile.
+Checking and judging take most of the time. They read before the transaction that writes. It repeats
+them only if a fact behind them has changed meanwhile.
 """
 
 from collections.abc import Iterable, Sequence
@@ -72,15 +72,15 @@ from server.verifications.judge import end_with_report, is_overtaken, verdict_of
 from server.verifications.states import move
 from server.verifications.workers import refuse_unstorable, require_a_system
 
-# Those that the operands of a product show.
+# Types that the operands of a product show.
 NARROW: tuple[PrecisionName, ...] = ("fp16", "bf16")
 
 
 def check_qualities(run: ReplayRun, benchmark: Benchmark) -> None:
-    """Raise RuleError, naming run and field, unless a run's qualities are possible.
+    """Raise RuleError, naming run and field, for a run with impossible qualities.
 
-    A run that reached the target has an evaluation at it. With a budget its time is of the last
-    evaluation within it.
+    A run that reached the target has an evaluation at it. With a budget its time is the last
+    evaluation's within the budget.
     """
     for index, item in enumerate(run.evaluations):
         for name in ("quality", "second_half"):
@@ -97,16 +97,13 @@ def check_qualities(run: ReplayRun, benchmark: Benchmark) -> None:
         refuse(run.index, "tta_seconds", f"{run.tta_seconds:g}", expected)
 
 
-# No machine comes near, and no sum over runs is infinite.
+# Far above any machine, while sums over runs stay finite.
 MOST = 1e30
 MOST_BY_ENDING = {"_share": 1.0, "_percent": 100.0}
 
 
 def check_amounts(report: ReplayReport) -> None:
-    """Raise RuleError, naming the field, for an amount that no worker can have measured.
-
-    For example joules below 0, or a share above 1. A temperature may be below 0.
-    """
+    """Raise RuleError, naming the field, for an impossible amount, for example a share above 1."""
     measured: dict[str, Any] = {"work": report.work, "processes": report.processes}
     for run in report.runs:
         measured[f"runs[{run.index}].cpu_seconds"] = run.cpu_seconds
@@ -133,7 +130,7 @@ FINISHED = ("reached", "not_reached", "below_band")
 
 
 def opening_of(run: ReplayRun) -> str | None:
-    """A hash of a curve's start, equal for curves that agree, None for too short a curve."""
+    """Hash the start of a curve, to find curves that agree. None for too short a curve."""
     opening: list[float] = []
     for item in run.evaluations:
         opening.append(float(item.quality))
@@ -144,7 +141,7 @@ def opening_of(run: ReplayRun) -> str | None:
 
 @dataclass(frozen=True)
 class OffClock:
-    """Seconds of a run that its clock leaves out: of its preparation, and of each evaluation."""
+    """Seconds of a run off its clock: of its preparation, and of each evaluation."""
 
     preparation: float = 0.0
     evaluation: float = 0.0
@@ -153,7 +150,7 @@ class OffClock:
 def check_spans(run: ReplayRun) -> None:
     """Raise RuleError unless the span of a run that ended by itself agrees with its ledger.
 
-    It counts from the end of the preparation to the last thing that the training said.
+    The span goes from the end of the preparation to the training's last message.
     """
     if run.status not in FINISHED or run.parent_seconds is None:
         return
@@ -169,7 +166,7 @@ def check_spans(run: ReplayRun) -> None:
 
 
 def off_clock(run: ReplayRun, clock: Clock) -> OffClock:
-    """The seconds of a run that are not on its clock."""
+    """Return the seconds of a run off its clock."""
     ledger = ledger_of(run.ledger, f"runs[{run.index}]")
     prepared = ledger.init + ledger.compile + ledger.warmup
     each = ledger.eval / len(run.evaluations) if run.evaluations else 0.0
@@ -180,9 +177,9 @@ def off_clock(run: ReplayRun, clock: Clock) -> OffClock:
 
 
 def check_off_clock(report: ReplayReport, clock: Clock, calibrated: Sequence[OffClock]) -> None:
-    """Raise RuleError if a run spends over twice the longest calibrated time off its clock.
+    """Raise RuleError if a run spends over twice the longest `calibrated` time off its clock.
 
-    `calibrated` is of the same hardware class. Without any nothing is compared.
+    `calibrated` is of the same hardware class. An empty one compares nothing.
     """
     for run in report.runs if calibrated else ():
         found = off_clock(run, clock)
@@ -196,9 +193,9 @@ def check_off_clock(report: ReplayReport, clock: Clock, calibrated: Sequence[Off
 
 
 def check_trained_in(report: ReplayReport, trainings: Iterable[Training]) -> None:
-    """Raise RuleError if the audited training touched nothing as narrow as its type of 16 bits.
+    """Raise RuleError if the audited training touched nothing as narrow as its 16-bit type.
 
-    A worker of an earlier release trains in the reference's own precision, whatever it is told.
+    Workers of earlier releases ignore an ordered precision.
     """
     audited = next((each for each in trainings if "profile" in each.measure), None)
     wanted = None if audited is None else audited.precision
@@ -218,7 +215,7 @@ def why_refused(
     *,
     slack_seconds: float,
 ) -> str | None:
-    """Reason to refuse a report, naming run and field. None for a credible one."""
+    """Say why a report is refused, naming run and field. None for a credible report."""
     verification = attempt.verification
     benchmark, submission = benchmark_of(session, verification), verification.submission
     division = benchmark.divisions[0] if submission is None else submission.division
@@ -235,7 +232,7 @@ def why_refused(
         if trains_packages(verification):
             for run in report.runs:
                 check_second_halves(run, benchmark)
-            return None  # Equal curves and a long preparation say something of references alone.
+            return None  # Equal curves and a long preparation are suspicious only of references.
         check_trained_in(report, trainings_of(verification))
         check_curves(report, _known_curves(session, verification, report))
         calibrated = _calibrated_off_clock(
@@ -248,7 +245,7 @@ def why_refused(
 
 
 def tell_of_refusal(session: Session, attempt: Attempt, why: str) -> None:
-    """Notify organisers that a report was refused. Written to the audit log."""
+    """Notify organisers of a refused report, and write it to the audit log."""
     if attempt.worker is None:
         return
     emit(session, WorkerOut(attempt.worker, "refused", why=why, attempt_id=attempt.id))
@@ -267,10 +264,7 @@ def tell_of_refusal(session: Session, attempt: Attempt, why: str) -> None:
 
 
 def posted_events(session: Session, attempt: Attempt) -> list[StreamedEvent]:
-    """Events that a worker posted for an attempt, in order, with seconds since its lease.
-
-    No check needs the ends of runs.
-    """
+    """Read an attempt's posted events with seconds since its lease. No check needs ends of runs."""
     rows = session.scalars(
         select(ReplayEventRow)
         .where(ReplayEventRow.attempt_id == attempt.id)
@@ -292,7 +286,6 @@ def posted_events(session: Session, attempt: Attempt) -> list[StreamedEvent]:
 def _known_curves(
     session: Session, verification: Verification, report: ReplayReport
 ) -> list[KnownCurve]:
-    """Known curves: calibrated ones, those of its claims, and replays that begin alike."""
     known = calibrated_curves(definition(session, verification.benchmark_sha256))
     for adopted in _adopted(session, verification):
         known += [
@@ -332,7 +325,7 @@ def _replayed_curves(
 def _runs_alike(
     session: Session, verification: Verification, report: ReplayReport
 ) -> list[tuple[str, int]]:
-    """Runs of other verifications of the benchmark that begin like one of a report."""
+    """Find runs of the benchmark's other verifications that begin like a run of the report."""
     openings = {opening_of(run) for run in report.runs}
     benchmark = definition(session, verification.benchmark_sha256)
     rows = session.execute(
@@ -357,10 +350,7 @@ def _report_of(session: Session, verification_id: str) -> ReplayReport | None:
 def _calibrated_off_clock(
     session: Session, verification: Verification, benchmark: Benchmark, hardware_class: str
 ) -> Sequence[OffClock]:
-    """Off-clock seconds of calibrated runs of a class. Empty without an adopted calibration.
-
-    A benchmark's own file holds no ledgers.
-    """
+    """Read only adopted calibrations, because a benchmark's file holds no ledgers."""
     adopted = [each.id for each in _adopted(session, verification)]
     chunks = session.scalars(
         select(CalibrationRunRow.verification_id)
@@ -398,10 +388,9 @@ class ReportAnswer(Schema):
 
 @dataclass(frozen=True)
 class Judged:
-    """The finding about a report, and the `facts` that it rests on.
+    """The finding about a report, and the `facts` behind it.
 
-    A `failure` ends its attempt, for example because the report was `refused`. Without one there
-    is a `verdict`, if its purpose has one.
+    It has a `failure` that ends the attempt, or else a `verdict` if its purpose has one.
     """
 
     facts: tuple[object, ...]
@@ -414,8 +403,7 @@ class Judged:
 def post_report(services: ServicesDep, leased: LeasedDep, body: ReplayReport) -> ReportAnswer:
     """Report the end of a replay. Sending the same report again changes nothing.
 
-    422 for a report that contradicts the events before it: the attempt has failed then, and a
-    retry is queued.
+    422: the report contradicts the events before it. The attempt has failed, and a retry is queued.
     """
     refuse_unstorable(body)
     require_a_system(body.system)
@@ -441,9 +429,9 @@ def post_report(services: ServicesDep, leased: LeasedDep, body: ReplayReport) ->
 def _judge(
     session: Session, attempt: Attempt, report: ReplayReport, slack_seconds: float
 ) -> Judged:
-    """Check and judge a report, from reads alone. Raises an error for one that is not as planned.
+    """Check and judge a report, only by reads. Raises an error for a report that is not as planned.
 
-    One that contradicts the stored events fails its attempt, and so does the first one of a
+    A report that contradicts the stored events fails its attempt. So does the first report of a
     verification that other programs disturbed.
     """
     _require_own_name_in(session, attempt, report)
@@ -473,10 +461,9 @@ def _judge(
 
 
 def _facts(session: Session, attempt: Attempt, report: ReplayReport) -> tuple[object, ...]:
-    """The facts that a report is judged by and that others may have changed since.
+    """Return the facts behind a judgement that others may have changed since.
 
-    That is the stream of its worker, whose every post renews the lease, the claim, the adopted
-    calibrations, runs that begin alike, the report that it checks, and a head-to-head's rivals.
+    Each post of the worker renews the lease, so `lease_expires_at` changes with its events.
     """
     verification, submission = attempt.verification, attempt.verification.submission
     return (
@@ -497,7 +484,6 @@ def _store(
     judged: Judged,
     slack_seconds: float,
 ) -> None:
-    """End an attempt with its report: result and terminal state in this transaction."""
     failure = None if judged.failure is None else as_followed(attempt, judged.failure)
     is_right = failure is None or failure is DISTURBED
     move(
@@ -523,7 +509,7 @@ def _store(
 
 
 def _is_trained_again(attempt: Attempt, report: ReplayReport) -> bool:
-    """Whether other programs disturbed what measures a time, for the first time, and may again."""
+    """Repeat the first disturbed measurement of a time while attempts are left."""
     others = (each.failure for each in attempt.verification.attempts if each is not attempt)
     return (
         purpose_of(attempt.verification).fills_pool
@@ -534,7 +520,7 @@ def _is_trained_again(attempt: Attempt, report: ReplayReport) -> bool:
 
 
 def _require_own_name_in(session: Session, attempt: Attempt, report: ReplayReport) -> None:
-    """The name identifies the owner behind a verdict. The class decides if times are comparable."""
+    """Check the name, which says the owner, and the class, which says if times are comparable."""
     hardware_class = session.scalar(
         select(WorkerRow.hardware_class).where(WorkerRow.name == attempt.worker)
     )
@@ -554,7 +540,7 @@ def _infrastructure_run(report: ReplayReport) -> ReplayRun | None:
 
 
 def _log_tail(report: ReplayReport) -> str | None:
-    """End of the log of the run that ended the attempt. No database stores a NUL in a text."""
+    """Replace NULs, which no database stores in a text."""
     failed = _infrastructure_run(report) or (report.runs[-1] if report.runs else None)
     if failed is None or not failed.log_tail:
         return None

@@ -1,4 +1,4 @@
-"""Request verifications and head-to-heads: who may have which, and at what cost. Cancel them."""
+"""Request verifications and head-to-heads by the rules for them, and cancel them."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -78,7 +78,7 @@ def queue_request(session: Session, order: Order) -> Verification:
 
 
 def require_possible(session: Session, order: Order) -> None:
-    """Raise ConflictError or ContentError if there can be no such job about its submission."""
+    """Raise ConflictError or ContentError if its submission can't have such a job."""
     submission, purpose = order.submission, order.purpose
     if submission is None:
         raise ValueError(f"a {purpose.name} is asked for about a submission")
@@ -105,7 +105,7 @@ def require_possible(session: Session, order: Order) -> None:
 def verify_by_policy(session: Session, event: VerificationWanted) -> None:
     """Request the verification that a benchmark's policy requires, and charge its submitter.
 
-    A claim in a precision that nobody has calibrated yet waits for somebody to ask for it.
+    A submission in an uncalibrated precision waits for a request.
     """
     with suppress(UncalibratedError):
         order = Order(
@@ -119,14 +119,14 @@ def verify_by_policy(session: Session, event: VerificationWanted) -> None:
 
 
 def measure_original(session: Session, event: OriginalReplaced) -> None:
-    """Let a submission that took the place of its original have its time, or measure it."""
+    """Give a submission that replaced its original the shared time, or measure it."""
     submission = event.submission
     follow_evidence(session, event.original)
     follow_evidence(session, submission)
     if submission.status == "verified":
         return
     charged = [each.gpu_seconds_reserved or 0.0 for each in event.original.verifications]
-    # Where nothing can train it any more, it stays as it is claimed.
+    # A submission that can't be trained any more stays claimed.
     with suppress(ServerError):
         order = Order(
             PURPOSES[kind_that_checks(submission)],
@@ -158,8 +158,8 @@ AskedFor = Annotated[
 class VerificationCreate(Body):
     """Kind of verification to request, and the reason. Both are stored.
 
-    A "replay" trains the reference as the claim says. A "latency" times its trained model. An
-    "ablation" trains each variant of a package's factors `repeats` times.
+    A "replay" trains the reference with the submission's settings. A "latency" times its trained
+    model. An "ablation" trains each variant of a code submission `repeats` times.
     """
 
     model_config = example(kind="replay", reason="record claim")
@@ -179,7 +179,7 @@ class VerificationCreate(Body):
     role="organiser",
 )
 def cancel_verification(session: Session, caller: Caller, verification_id: str) -> VerificationView:
-    """Cancel a verification without a verdict. 409 for a replay that runs: it ends by itself."""
+    """Cancel a verification without a verdict. 409 for a running replay, which ends by itself."""
     verification = find_verification(session, verification_id)
     before, submission = {"state": verification.state}, verification.submission
     stood = None if submission is None else row_evidence(submission)
@@ -199,7 +199,7 @@ def cancel_verification(session: Session, caller: Caller, verification_id: str) 
     return view(session, verification)
 
 
-# Each draws other seeds, and a worker may be a submitter's own.
+# Each request draws other seeds, and the worker may be the submitter's.
 MOST_REQUESTS = 3
 ASK_AN_ORGANISER = "Only an organiser can request another one."
 
@@ -275,7 +275,7 @@ def request_from_page(
     submission_id: str,
     body: VerificationCreate,
 ) -> VerificationView:
-    """Request what the page of a submission offers."""
+    """Request a verification from the page of a submission."""
     return request_verification(session, services, caller, submission_id, body)
 
 
@@ -286,9 +286,9 @@ def why_no_room(
     submission: Submission,
     kind: str | None = None,
 ) -> str | None:
-    """Reason why this caller cannot have a job about a submission, or its check. None if they can.
+    """Say why this caller has no room for a job about a submission. None if they have.
 
-    Reads without a lock, for a page: the request itself decides. Organisers have no quota.
+    Reads without a lock, for a page. The request itself decides.
     """
     if caller.is_organiser:
         return None
@@ -340,7 +340,7 @@ def _require_few_requests(session: Session, submission: Submission) -> None:
 
 
 def _says_something(verification: Verification) -> bool:
-    """Whether a verification's end is about the claim, not about the infrastructure."""
+    """Check whether a verification's end is about the submission, not the infrastructure."""
     if verification.state == "done":
         return True
     codes = {reason.get("code") for reason in verification.reasons}
@@ -363,7 +363,7 @@ class HeadToHeadCreate(Body):
 
 @dataclass(frozen=True)
 class Cost:
-    """Pairs and runs of a head-to-head, the seconds of devices that all take, and their basis."""
+    """Pairs and runs of a head-to-head, their seconds of devices, and the basis."""
 
     pairs: int
     runs: int
@@ -439,7 +439,6 @@ def request_head_to_head(
 def _require_own_try(
     caller: Caller, place: FirstPlace, challenger: Submission, holder: Submission
 ) -> None:
-    """Raise an error unless a submitter may ask: for their own row, near the holder's time."""
     ask = "Only an organiser can ask for another one."
     if challenger.user_id != caller.user_id:
         raise NotAllowedError(f"Submission {challenger.id} belongs to another user.", hint=ask)
@@ -469,9 +468,9 @@ def _require_own_try(
 def reserve_head_to_head(
     session: Session, settings: Settings, challenger: Submission, holder: Submission
 ) -> float:
-    """Device seconds of the first pairs. Raises UsedUpError or NotAllowedError without room.
+    """Return the device seconds of the first pairs, on the quota of the challenger's submitter.
 
-    Both sides are on the quota of the challenger's submitter, and organisers have none.
+    Raises UsedUpError or NotAllowedError without room. Organisers have no quota.
     """
     benchmark = definition(session, challenger.benchmark_sha256)
     pairs = looks_of(benchmark.ranking.pairs)[0]
@@ -508,7 +507,7 @@ def _find_both(
 
 
 def require_comparable(session: Session, challenger: Submission, holder: Submission) -> Benchmark:
-    """The challenger's definition, which both are trained under."""
+    """Return the definition of both. Raises ContentError if their times don't compare."""
     both = f"Submissions {challenger.id} and {holder.id}"
     if challenger.benchmark_id != holder.benchmark_id:
         raise ContentError(

@@ -1,4 +1,4 @@
-"""Reruns: batches of verifications, and decisions about pending verdicts."""
+"""Verify batches of submissions, and decide about pending verdicts."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -48,9 +48,10 @@ Status = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
 
 
 class BatchCreate(Body):
-    """Submissions to verify: a list of them, or those of a benchmark, by status.
+    """Submissions to verify: a list, or a benchmark's by status.
 
-    A "replay" trains the reference as each claim says. A "latency" times its trained model.
+    A "replay" trains the reference with each submission's settings. A "latency" times its trained
+    model.
     """
 
     model_config = example(benchmark="digits", status="verified", reason="new driver", dry_run=True)
@@ -72,7 +73,7 @@ class BatchCreate(Body):
 
 
 def chosen_fields(fields: Mapping[str, str]) -> dict[str, Any]:
-    """The fields of a form as a batch has them: ids apart, no field that is empty."""
+    """Read a batch from a form: split the ids, and leave out empty fields."""
     ids = [name for name in re.split(r"[\s,;]+", fields.get("submissions", "")) if name]
     chosen = {
         name: text for name, text in filled(fields).items() if name in BatchCreate.model_fields
@@ -81,7 +82,6 @@ def chosen_fields(fields: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _queued_words(queued: BatchView, **_given: Any) -> str:
-    """What a batch queued, and what it skipped."""
     words = count_text(len(queued.replays), "verification is", "verifications are")
     skipped = " ".join(f"{item.submission_id}: {item.why}" for item in queued.skipped)
     return f"{words} queued." + (f" Skipped since: {skipped}" if skipped else "")
@@ -103,7 +103,7 @@ def verify_batch(
 ) -> BatchView:
     """Request replays of many submissions, or estimate their cost with `dry_run`.
 
-    A submission under way, a duplicate, or one that cannot be replayed is skipped, with the reason.
+    Skips a submission under way, a duplicate, or one that can't be replayed, with the reason.
     """
     if body.benchmark is not None:
         find_benchmark(services.benchmarks, body.benchmark)
@@ -144,7 +144,6 @@ def verify_batch(
 
 
 def _chosen(session: Session, wanted: BatchCreate) -> Sequence[Submission]:
-    """Submissions of a batch."""
     if wanted.submissions is not None:
         chosen: list[ColumnElement[bool]] = [Submission.id.in_(wanted.submissions)]
     else:
@@ -187,7 +186,6 @@ class DecisionCreate(Body):
 
 
 def _decided_words(decided: VerificationView, body: DecisionCreate, **_given: Any) -> str:
-    """What became of a verdict."""
     became = "is published" if body.decision == "publish" else "is kept back"
     return f"The verdict of {decided.id}, {decided.outcome}, {became}."
 

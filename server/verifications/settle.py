@@ -1,4 +1,4 @@
-"""Settle boards: give each its reference, let the next challenger meet the holder, retire one."""
+"""Settle boards: give each its reference, start its next head-to-head, and retire a holder."""
 
 import io
 import json
@@ -55,7 +55,7 @@ from server.verifications.states import move
 
 router = Routes(tags=["submissions"])
 log = logging.getLogger(__name__)
-MOST_TRIES = 3  # At a reference, by the server. Then an organiser asks.
+MOST_TRIES = 3  # At a reference, by the server. Later an organiser asks.
 
 
 class BoardSettler:
@@ -66,10 +66,10 @@ class BoardSettler:
         self._settled: dict[str, int] = {}  # The version read before.
 
     def settle(self, *, every: bool = False) -> bool:
-        """Queue the references and head-to-heads that are due. Returns if any may be.
+        """Queue the references and head-to-heads that are due. Returns whether any may be.
 
-        It looks at boards that have changed, or at `every` one. A board that fails keeps no other
-        board from being settled.
+        It looks at boards that have changed, or at `every` board. A failing board leaves the others
+        to be settled.
         """
         database, did = self._services.database, False
         with database.read(ORGANISER) as session:
@@ -125,7 +125,6 @@ def settle_board(services: Services, benchmark: Benchmark, divisions: Iterable[s
 
 
 def _boards_without_reference(session: Session, benchmark: Benchmark) -> list[Board]:
-    """Boards on which something is or was trained, and no reference yet."""
     if benchmark.replay is None:
         return []
     hardware_class = Submission.system["hardware_class"].as_string()
@@ -146,7 +145,6 @@ def _boards_without_reference(session: Session, benchmark: Benchmark) -> list[Bo
 
 
 def _references(session: Session, benchmark: Benchmark) -> Sequence[Submission]:
-    """The references of a benchmark, one of each board."""
     query = select(Submission).where(Submission.benchmark_id == benchmark.benchmark_id)
     named = query.join(Submission.user).where(User.name == REFERENCE)
     return session.scalars(named).unique().all()
@@ -157,7 +155,6 @@ def _board_of(submission: Submission) -> Board:
 
 
 def _failed_references(session: Session, benchmark: Benchmark) -> list[Submission]:
-    """References that could not be measured, where a worker of their class may try again."""
     classes = {worker.hardware_class for worker in Fleet.read(session).open}
     return [
         each
@@ -170,7 +167,6 @@ def _failed_references(session: Session, benchmark: Benchmark) -> list[Submissio
 
 
 def _waits_for_reference(session: Session, benchmark: Benchmark, board: Board) -> bool:
-    """Whether a reference is being measured on the class of a board."""
     found = _references(session, benchmark)
     return any(each.status == "verifying" and _board_of(each)[1] == board[1] for each in found)
 
@@ -188,7 +184,6 @@ def _claim_file(store: ArtifactStore, benchmark: Benchmark, division: str) -> St
 
 
 def _add_reference(session: Session, benchmark: Benchmark, board: Board, claim: Staged) -> None:
-    """Hand in the reference of a board, and measure it."""
     division, hardware_class = board
     worker = session.scalars(
         select(WorkerRow)
@@ -234,7 +229,7 @@ def _add_reference(session: Session, benchmark: Benchmark, board: Board, claim: 
 
 
 def _measure_reference(session: Session, benchmark: Benchmark, reference: Submission) -> None:
-    """Queue the ten runs of a reference. In another division it shares those that there are."""
+    """Queue a reference's runs, or share its runs of another division."""
     twins = (
         each
         for each in _references(session, benchmark)
@@ -250,7 +245,7 @@ def _measure_reference(session: Session, benchmark: Benchmark, reference: Submis
 
 
 def _take_the_place_of_equals(session: Session, reference: Submission) -> None:
-    """Make earlier submissions of the reference's own settings its duplicates."""
+    """Make earlier submissions with the reference's settings its duplicates."""
     equals = select(Submission).where(
         Submission.configuration_sha256 == reference.configuration_sha256,
         Submission.id != reference.id,
@@ -264,7 +259,6 @@ def _take_the_place_of_equals(session: Session, reference: Submission) -> None:
 
 
 def _begin_next(services: Services, session: Session, place: FirstPlace) -> None:
-    """Let the first challenger whose quota has room meet the holder."""
     if place.holder is None:
         return
     for submission_id in place.challengers():
@@ -296,7 +290,7 @@ def retire_submission(
 ) -> SubmissionView:
     """Take first place from a holder that can't be trained any more, with the reason.
 
-    The previous holder that can be trained follows. The records keep the retired one. A
+    The previous holder that can be trained follows. The records keep the retired holder. A
     reinstatement undoes it.
     """
     note(submission_id=submission_id)

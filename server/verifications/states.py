@@ -1,4 +1,4 @@
-"""States of a verification and of its attempts. `move` alone writes them.
+"""States of a verification and of its attempts. Only `move` writes them.
 
 | from | event | to | by |
 |---|---|---|---|
@@ -13,10 +13,10 @@
 | queued | expire | failed | nobody who could train it came in time |
 | queued, checking | cancel | cancelled | an organiser |
 
-A comparison or a calibration may be cancelled while it is running. A withdrawal cancels queued jobs
-and head-to-heads. Runs that wait for their rerun count, or an unlucky submission would be withdrawn
-and handed in again. A verification that one owner contradicts stays checking, and a third owner is
-drawn. An attempt follows:
+A running comparison or calibration may be cancelled. A withdrawal cancels queued jobs and
+head-to-heads. Runs that wait for their rerun count, or an unlucky submission would be withdrawn and
+submitted again. A verification that one owner contradicts stays checking, and a third owner is
+drawn. The attempts:
 
 | from | event | to | by |
 |---|---|---|---|
@@ -99,7 +99,7 @@ HINTS = {
 
 
 class StateError(ConflictError):
-    """A verification or an attempt is in a state that an event doesn't start from."""
+    """An event doesn't start from the state of a verification or an attempt."""
 
 
 def move(
@@ -111,9 +111,8 @@ def move(
 ) -> None:
     """Move a verification or an attempt, with other columns that change with its state.
 
-    One UPDATE decides: of two transactions that move it from one state the later one gets a
-    StateError, and so does an event that its table hasn't or whose `conditions` don't hold. A row
-    that isn't stored yet is added.
+    One UPDATE decides: the later of two transactions gets a StateError. So does an event that the
+    table hasn't, or one with unmet `conditions`. A new row is added.
     """
     table = _table_of(row)
     before, after = row.state, table.get((row.state, event))
@@ -154,10 +153,7 @@ def end(
     *,
     why: Reason | None = None,
 ) -> None:
-    """End a verification with a verdict, or a calibration without one.
-
-    `why` leaves the claim open, for a reason that says nothing about it.
-    """
+    """End a verification with a verdict, or a calibration without one. `why` leaves it open."""
     verdict = verdict or Verdict("inconclusive", ())
     outcome = "inconclusive" if why is not None else verdict.outcome
     reasons = [asdict(each) for each in (*verdict.reasons, why) if each is not None]

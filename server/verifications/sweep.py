@@ -50,7 +50,7 @@ def expire_leases(database: Database, *, now: datetime | None = None) -> int:
 
 
 def end_overdue(database: Database, *, now: datetime | None = None) -> int:
-    """End every running attempt that is past its verification's time limit or its run's."""
+    """End every running attempt that is past its time limit or its run's."""
     moment = now or utc_now()
 
     def fail(session: Session, attempt: Attempt) -> None:
@@ -79,7 +79,6 @@ def _fail(
     failure: Failure,
     *conditions: ColumnElement[bool],
 ) -> None:
-    """End a running attempt, with the last events that were heard of it."""
     failure, heard = as_followed(attempt, failure), last_heard(session, attempt)
     move(session, attempt, event, *conditions, failure=asdict(failure), log_tail=heard)
     ids = {"attempt_id": attempt.id, "verification_id": attempt.verification_id}
@@ -95,7 +94,7 @@ def _fail(
 
 
 def last_heard(session: Session, attempt: Attempt) -> str | None:
-    """Last events of an attempt, a line each. None without events."""
+    """Format the last events of an attempt, a line each. None without events."""
     rows = session.execute(
         select(ReplayEventRow.event, ReplayEventRow.created_at)
         .where(ReplayEventRow.attempt_id == attempt.id)
@@ -120,10 +119,7 @@ def _line(event: dict[str, Any]) -> str:
 
 
 def end_unmade_cross_checks(database: Database, *, now: datetime | None = None) -> int:
-    """End each waiting cross-check that no other owner's worker is there to make.
-
-    The verdict that waits for it is then left open, instead of waiting for ever.
-    """
+    """End each rerun that waits without another owner's worker. Its verdict is left open."""
     waiting = (
         select(Attempt)
         .join(Verification)
@@ -147,7 +143,7 @@ def end_unmade_cross_checks(database: Database, *, now: datetime | None = None) 
 
 
 def end_waited(database: Database, *, now: datetime | None = None) -> int:
-    """End each attempt that waited for seven days in which no worker came that may train it."""
+    """End each attempt that waited seven days for a worker able to train it."""
     moment = now or utc_now()
     with database.read(ORGANISER) as session:
         fleet = Fleet.read(session)
@@ -157,7 +153,6 @@ def end_waited(database: Database, *, now: datetime | None = None) -> int:
 
 
 def _end_waiting(session: Session, attempt: Attempt, why: Reason) -> None:
-    """End an attempt that waits in vain, and its verification without a verdict."""
     move(session, attempt, "expire")
     end(session, attempt.verification, "expire", why=why)
 

@@ -1,4 +1,4 @@
-"""Views of verifications: plan, attempts and verdict, in full, in lists, or in one line."""
+"""Show verifications: plan, attempts and verdict, in full, in lists, or in one line."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -72,7 +72,7 @@ Limit = Annotated[int, Query(ge=1, le=100)]
 
 
 def attempt_view(attempt: Attempt) -> AttemptView:
-    """View of a stored attempt."""
+    """Build the view of an attempt."""
     failure = attempt.failure
     # Events show a running attempt's evaluations. Repeating them here would double each.
     last = attempt.last_evaluation if failure is not None else None
@@ -87,7 +87,7 @@ def attempt_view(attempt: Attempt) -> AttemptView:
 
 
 def view(session: Session, verification: Verification) -> VerificationView:
-    """View of a verification, with its band, and its report once it has ended."""
+    """Build the view of a verification, with its band, and its report once it has ended."""
     shown, band = line(session, verification), verification.control_points
     report = report_of(verification) if verification.state in ENDED else None
     if report is None:
@@ -109,7 +109,7 @@ def view(session: Session, verification: Verification) -> VerificationView:
 def line(
     session: Session, verification: Verification, waits: Waits | None = None
 ) -> VerificationView:
-    """View of a verification in a list: without its band and report. `waits` saves statements."""
+    """Build a verification's view for a list, without band and report. `waits` saves statements."""
     benchmark = definition(session, verification.benchmark_sha256)
     ended = verification.state in ENDED
     shows = ended and PURPOSES[verification.kind].track != "evidence"
@@ -143,7 +143,7 @@ def _shows_output(verification: Verification) -> bool:
 
 
 def shown_report(verification: Verification) -> Any:
-    """Report of a job, without what the runs wrote where that would tell a source."""
+    """Return a job's report, without the runs' output if it would tell a hidden source."""
     report = verification.report
     if report is None or _shows_output(verification):
         return report
@@ -151,7 +151,7 @@ def shown_report(verification: Verification) -> Any:
 
 
 def decision_view(verification: Verification) -> DecisionView | None:
-    """Decision about a verdict. None for a verification without one."""
+    """Return the decision about a verdict. None without a verdict."""
     word = decision_word(verification, verification.submission)
     if word is None:
         return None
@@ -180,7 +180,7 @@ def _head_to_head_view(
 def factor_views(
     verification: Verification, benchmark: Benchmark, report: ReplayReport | None
 ) -> list[FactorView]:
-    """Effects of a code submission's factors. Empty for another job and before a report."""
+    """List the effects of a code submission's factors. Empty for other jobs."""
     if verification.kind != ABLATION.name or report is None:
         return []
     effects = factor_effects(benchmark, trainings_of(verification), report)
@@ -200,7 +200,7 @@ def factor_views(
 def list_verifications(
     session: Session, state: State | None = None, limit: Limit = 20
 ) -> VerificationList:
-    """Verifications, newest first, without their bands and reports."""
+    """List verifications, newest first, without their bands and reports."""
     latest = select(Verification).order_by(Verification.created_at.desc()).limit(limit)
     if state is not None:
         latest = latest.where(Verification.state == state)
@@ -225,8 +225,8 @@ DECIDING_WEIGHTS = {
 class VerificationLine(BaseModel):
     """A verification in one line, with the latest evaluation or the first reason that decides.
 
-    `model`, `hardware` and `submitter` are the submission's, in a head-to-head the challenger's. A
-    calibration has none. `run` counts from 0.
+    `model`, `hardware` and `submitter` are the submission's, in a head-to-head the challenger's.
+    `run` counts from 0.
     """
 
     id: str
@@ -253,10 +253,7 @@ class VerificationLine(BaseModel):
 def latest_verdicts(
     session: Session, *, limit: int, benchmark_id: str | None = None
 ) -> list[VerificationLine]:
-    """Latest verdicts about submissions of one benchmark or of all, newest first.
-
-    A head-to-head that continues with more pairs has no verdict yet.
-    """
+    """List the latest verdicts about submissions of one benchmark or of all, newest first."""
     has_verdict = Verification.outcome.is_not(None), Verification.outcome != "continues"
     query = _lines().where(*has_verdict, Verification.submission_id.is_not(None), ranks())
     if benchmark_id is not None:
@@ -266,7 +263,7 @@ def latest_verdicts(
 
 
 def live_verifications(session: Session, *, limit: int) -> tuple[list[VerificationLine], int]:
-    """Running and then queued verifications, in the order of their requests, and their number."""
+    """List running and then queued verifications, oldest first, and count them all."""
     is_open = Verification.state.in_(OPEN)
     count = session.scalar(select(func.count()).select_from(Verification).where(is_open))
     if not count:
@@ -364,11 +361,11 @@ def _backend_view(
     )
 
 
-ROOFS_LOOKED_AT = 5  # A probe can come without roofs, from a worker that was stopped while it did.
+ROOFS_LOOKED_AT = 5  # A worker that is stopped meanwhile sends a probe without roofs.
 
 
 def roofs_of_worker(session: Session, verification: Verification, worker: str) -> dict[str, Figure]:
-    """Roofs that the reporting worker had last measured when it ended. Empty without any."""
+    """Read the roofs that the worker had last measured when it ended. Empty without any."""
     rows = session.scalars(
         select(WorkerProbeRow)
         .where(
@@ -389,7 +386,7 @@ TERA = 1e12
 def run_utilisations(
     report: ReplayReport, figures: Mapping[str, Figure]
 ) -> tuple[RunUtilisation, ...]:
-    """The utilisation of every run of a report, by the figures that its worker last measured."""
+    """Compute the utilisation of every run of a report by its worker's figures."""
     return tuple(_run_utilisation(run, report, figures) for run in report.runs)
 
 
@@ -430,13 +427,13 @@ def _run_utilisation(
 
 
 def why_absent(samples: int, percent: int) -> str | None:
-    """Reason why a percentile has too few samples, or None if it has enough."""
+    """Say why a percentile has too few samples. None if it has enough."""
     floor = FEWEST_SAMPLES[percent]
     return f"not enough samples: {samples} of {floor}" if samples < floor else None
 
 
 def energy_to_target_joules(joules_of_runs: Sequence[float | None]) -> float | None:
-    """The mean joules of the runs that reached the target, None unless all were measured."""
+    """Return the mean joules of the runs. None unless all were measured."""
     measured = [joules for joules in joules_of_runs if joules is not None]
     if not measured or len(measured) < len(joules_of_runs):
         return None
@@ -444,7 +441,7 @@ def energy_to_target_joules(joules_of_runs: Sequence[float | None]) -> float | N
 
 
 def measured_figures(benchmark: Benchmark, report: ReplayReport) -> LatencyFigures | None:
-    """The figures of the fastest backend, of a model that meets the target."""
+    """Return the figures of the fastest backend, if its model meets the target."""
     if benchmark.latency is None or why_unmeasured(benchmark, report) is not None:
         return None
     fastest = fastest_backend(report.runs[0], benchmark.latency)

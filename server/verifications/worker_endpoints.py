@@ -1,4 +1,4 @@
-"""Read workers, and pause, resume or confirm them: by the API, or by the console's form."""
+"""Read, pause, resume and confirm workers, by the API or the console's form."""
 
 import re
 import statistics
@@ -57,11 +57,10 @@ class UnderWayView(WorkView):
 class WorkerView(Schema):
     """A worker, whether it is alive, and the system it reports.
 
-    Its `state` is "drifted" if its speed check is off its own baseline. It then gets no work, and
-    `drift` says how far it is off. It is "paused" by an organiser, as `held_by`, `held_at` and
-    `held_because` explain. It is "unconfirmed", and gets no work, until an organiser confirms it.
-    `probe` has its latest roofs, `canary` its latest speed check. `box` says whose code submissions
-    it trains, in which environments.
+    Its `state` is "drifted" while its speed check is off its baseline, by `drift`. It is "paused"
+    by an organiser (`held_by`, `held_at`, `held_because`), and "unconfirmed" until an organiser
+    confirms it. In each of these it gets no work. `probe` has its latest roofs, `canary` its latest
+    speed check. `box` names the users and environments whose code submissions it trains.
     """
 
     name: str
@@ -102,8 +101,8 @@ class RoofView(Schema):
 class RooflinePointView(Schema):
     """Training of one attempt: FLOP per byte, and the achieved 10^12 FLOP/s.
 
-    `attainable_tflops` is the limit of the roofs at that intensity and `bound` names the limiting
-    roof. None if the worker did not measure them.
+    `attainable_tflops` is the limit of the roofs at that intensity, and `bound` names the limiting
+    roof. Both are null without measured roofs.
     """
 
     verification_id: str
@@ -120,7 +119,7 @@ class RooflinePointView(Schema):
 class RooflineView(Schema):
     """The measured roofs of a worker and its latest trainings of known work, newest first.
 
-    Seconds are those in training, without evaluation. The median over an attempt's runs.
+    A point has the median over an attempt's runs, from seconds of training without evaluation.
     """
 
     worker: str
@@ -147,7 +146,7 @@ class WorkerDetail(Schema):
 
 
 class HardwareClassView(Schema):
-    """A class of machines whose times may be compared. Its workers come within 10 % of `roof`.
+    """A class of machines with comparable times. Its workers come within 10 % of `roof`.
 
     `roof` is in GFLOP/s, null until a worker of the class measured it. `origin` names the system
     that registered the class.
@@ -170,7 +169,7 @@ class HardwareClassList(Schema):
 
 
 class QueueChange(Body):
-    """Whether every queue is paused. To pause takes a reason, which is shown and kept."""
+    """Whether every queue is paused. A pause needs a reason, which is shown and stored."""
 
     model_config = example(paused=True, reason="new fans on Saturday")
 
@@ -185,10 +184,7 @@ class QueueChange(Body):
 
 
 class WorkerChange(Body):
-    """Whether a worker is paused, or that its hardware class is confirmed: one of them.
-
-    To pause takes a reason, which is shown and kept.
-    """
+    """Pause or resume a worker, or confirm its hardware class. A pause needs a shown reason."""
 
     model_config = example(paused=True, reason="new fans on Saturday")
 
@@ -206,14 +202,14 @@ class WorkerChange(Body):
 
 
 class Order(BaseModel):
-    """An action on a worker, or on every queue, of the console's form."""
+    """An action of the console's form, on a worker or on every queue."""
 
     what: str = Field(min_length=1, pattern=f"^({EVERY_QUEUE}$|{WORKER}.)")
     action: Literal["pause", "resume", "confirm", "baseline"]
     reason: Sentence
 
 
-# What the console's form does to a worker, and the words after it.
+# Changes of a worker by the form's action, and the words after them.
 CHANGES: dict[str, tuple[Callable[..., None], str]] = {
     "pause": (workers.pause_worker, "paused"),
     "resume": (workers.resume_worker, "no longer paused"),
@@ -227,7 +223,7 @@ CursorDep = Annotated[str | None, Query(max_length=LONGEST_CURSOR)]
 
 
 class WorkerCounts(NamedTuple):
-    """Number of workers that ever said hello, of the living, and of those at work."""
+    """Number of workers that ever signed on, that are alive, and that are at work."""
 
     total: int
     alive: int
@@ -238,8 +234,8 @@ class WorkerCounts(NamedTuple):
 def list_workers(
     session: Session, limit: LimitDep = SHOWN_PER_PAGE, cursor: CursorDep = None
 ) -> WorkerList:
-    """List the workers that ever said hello: the living by name, then those last heard first."""
-    # In this order no hello moves a worker to another page.
+    """List all workers that ever signed on: the living by name, then the last heard."""
+    # In this order no sign-on moves a worker to another page.
     fleet = Fleet.read(session)
     alive = set(fleet.alive)
 
@@ -267,7 +263,7 @@ def _place_of(cursor: str) -> tuple[bool, int, str]:
 
 
 def count_workers(session: Session) -> WorkerCounts:
-    """Count the workers: all, the living, and those of them that are at work."""
+    """Count the workers: all, the living, and the living at work."""
     fleet = Fleet.read(session)
     running = set(session.scalars(select(Attempt.worker).where(Attempt.state == "running")))
     at_work = sum(worker.name in running for worker in fleet.alive)
@@ -320,7 +316,6 @@ def _views(session: Session, fleet: Fleet, rows: Sequence[WorkerRow]) -> list[Wo
 
 
 def _roofline_of(session: Session, name: str, probe: ProbeView | None) -> RooflineView:
-    """Roofline of a worker's latest attempts, under the roofs that it measured last."""
     figures = probe.figures if probe is not None else {}
     roofs = [
         RoofView(precision=found.partition("_")[2], tflops=figure.value, how=figure.how)
@@ -416,7 +411,7 @@ def set_queue(session: Session, caller: Caller, body: QueueChange) -> QueueView:
 
 @router.command(None, Form(CONSOLE, "{0}"), role="organiser")
 def change_worker(session: Session, caller: Caller, body: Order) -> str:
-    """Pause, resume, confirm or measure anew. Returns the sentence that tells of it."""
+    """Pause, resume, confirm or measure anew. Returns the sentence for the page."""
     change, words = CHANGES[body.action]
     if body.what != EVERY_QUEUE:
         name = body.what.removeprefix(WORKER)
@@ -433,7 +428,7 @@ def change_worker(session: Session, caller: Caller, body: Order) -> str:
 
 @router.read("/hardware-classes")
 def list_hardware_classes(session: Session) -> HardwareClassList:
-    """List every registered hardware class, which the systems of claims have to match."""
+    """List every registered hardware class. The systems of submissions have to match one."""
     rows = session.scalars(select(HardwareClassRow).order_by(HardwareClassRow.name))
     return HardwareClassList(
         hardware_classes=[HardwareClassView.model_validate(row) for row in rows]

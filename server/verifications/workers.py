@@ -1,4 +1,4 @@
-"""Workers: their sign-ons, names, owners and speed checks, their confirmation, and their pauses."""
+"""Sign on, confirm and pause workers, and judge their speed checks."""
 
 import statistics
 from collections.abc import Collection, Mapping
@@ -55,7 +55,7 @@ LARGEST_COUNT = 10**7
 MOST_WORKERS_EACH = 100
 # A container's name goes with it.
 FORGOTTEN_AFTER = timedelta(days=1)
-# Everybody who asks for the workers is sent all of it.
+# Each answer about workers has all of it.
 LARGEST_SYSTEM_BYTES = 16 * 1024
 MOST_FAILED = 3
 OF_LAST = 10
@@ -63,7 +63,7 @@ OF_LAST = 10
 
 @router.command("/workers/hello", role="worker", beside=True)
 def send_hello(session: Session, caller: Caller, body: WorkerHello) -> HelloAnswer:
-    """Heartbeat of a worker. The first reserves its name for the token's user: 403 for others."""
+    """Sign a worker on, as a heartbeat. The first reserves its name for a user: 403 for others."""
     refuse_unstorable(body)
     require_protocol(body.protocol)
     require_a_system(body.system)
@@ -103,7 +103,7 @@ def refuse_unstorable(message: EvaluationBatch | ReplayReport | WorkerProbe | Wo
 
 
 def require_protocol(protocol: int) -> None:
-    """Raise HttpError for a worker that speaks another protocol than this server."""
+    """Raise HttpError for a worker of another protocol."""
     if protocol != WORKER_PROTOCOL:
         raise HttpError(
             426,
@@ -114,9 +114,9 @@ def require_protocol(protocol: int) -> None:
 
 
 def _reserve(session: Session, system: WorkerSystem, caller: Caller) -> WorkerRow:
-    """Take a name for a user, who may have so many. One transaction at a time does."""
+    """Take a name for a user, in one transaction at a time, so that the limit holds."""
     wait_to_write(session)
-    if require_own_name(session, system.worker, caller):  # Another one has been first.
+    if require_own_name(session, system.worker, caller):  # Another request was first.
         return find_worker(session, system.worker)
     own = (
         WorkerRow.user_id == caller.user_id,
@@ -152,9 +152,9 @@ def _reserve(session: Session, system: WorkerSystem, caller: Caller) -> WorkerRo
 
 
 def _confirmation_beside(session: Session, system: WorkerSystem, caller: Caller) -> dict[str, Any]:
-    """Confirmation of a new worker whose owner has a confirmed one of this class on such a machine.
+    """Copy the confirmation of the owner's worker on an equal machine.
 
-    Jobs of a cluster bring a worker each, under a name of their own.
+    Each job of a cluster brings a worker under another name.
     """
     machine = _machine(asdict(system))
     confirmed = session.execute(
@@ -173,13 +173,13 @@ def _confirmation_beside(session: Session, system: WorkerSystem, caller: Caller)
 
 
 def _machine(system: Mapping[str, Any]) -> dict[str, Any]:
-    """A worker's system without names and versions, which another job on such machines has too."""
+    """Leave out names and versions, which differ between jobs on equal machines."""
     nodes = [node | {"name": ""} for node in system.get("nodes", [])]
     return {**system, "worker": "", "threads": 0, "software": {}, "nodes": nodes}
 
 
 def require_own_name(session: Session, name: str, caller: Caller) -> bool:
-    """Raise NotAllowedError if a worker's name is another user's, and return if it exists."""
+    """Raise NotAllowedError if a worker's name is another user's. Returns whether it exists."""
     _require_a_line("worker", name)
     row = session.execute(select(WorkerRow.user_id).where(WorkerRow.name == name)).first()
     if row is not None and row.user_id is not None and row.user_id != caller.user_id:
@@ -207,7 +207,7 @@ def _require_a_line(field: str, text: str) -> None:
 
 
 def is_organisers_worker(session: Session, name: str) -> bool:
-    """Whether a worker is the organisers', as `Fleet.is_organisers` says."""
+    """Check whether a worker is the organisers', as `Fleet.is_organisers` says."""
     worker = session.get(WorkerRow, name)
     return worker is not None and Fleet.read(session).is_organisers(worker)
 
@@ -225,8 +225,8 @@ def confirm_worker(
 ) -> None:
     """Confirm a worker, so that it gets attempts, and register its hardware class if that is new.
 
-    Without a user the actor is the server's own administration, whose worker counts as the
-    organisers', also one that a user confirmed before. It names the `owner` it expects.
+    An actor without a user is the server's administration. Its worker counts as the organisers',
+    even after a user's confirmation. It names the `owner` it expects.
     """
     worker = find_worker(session, name)
     is_confirmed = worker.confirmed_at is not None
@@ -243,7 +243,7 @@ def confirm_worker(
 
 
 class HeldError(ConflictError):
-    """This worker is held: another one may claim the attempt."""
+    """A worker is held. Another one may lease the attempt."""
 
 
 def refuse_held(session: Session, name: str) -> None:
@@ -262,7 +262,7 @@ def refuse_held(session: Session, name: str) -> None:
 
 
 def send_again_now(session: Session, attempt_id: str) -> None:
-    """Mark an attempt to be resent to another worker at once, or when a pause ends."""
+    """Send an attempt to another worker at once, or when a pause ends."""
     session.execute(
         update(Attempt)
         .where(Attempt.id == attempt_id, Attempt.state == "queued", Attempt.sent_to.is_not(None))
@@ -272,10 +272,7 @@ def send_again_now(session: Session, attempt_id: str) -> None:
 
 
 def pause_worker(session: Session, actor: Actor, name: str, *, reason: str, **more: object) -> None:
-    """Pause a worker. Its next hello returns the order. Raises NotFoundError.
-
-    `more` are further changes, for the audit log.
-    """
+    """Pause a worker, with `more` for the audit log. Raises NotFoundError."""
     worker = find_worker(session, name)
     with audited(session, actor, "worker.pause", worker, reason=reason, **more):
         worker.held, worker.held_by, worker.held_because = PAUSED, actor.name, reason
@@ -283,10 +280,7 @@ def pause_worker(session: Session, actor: Actor, name: str, *, reason: str, **mo
 
 
 def pause_by_server(session: Session, name: str, *, by: str, why: str, **more: object) -> None:
-    """Pause a worker until an organiser resumes it. Notifies the organisers and its owner.
-
-    `by` names the rule behind it.
-    """
+    """Pause a worker by the rule `by`, and notify the organisers and its owner."""
     pause_worker(session, Administrator(by), name, reason=why, **more)
     emit(session, WorkerOut(name, "paused", why=why))
 
@@ -325,9 +319,8 @@ def resume_everything(session: Session, caller: Caller, *, reason: str | None) -
 def pause_failing(session: Session, worker_name: str) -> None:
     """Pause all workers of a worker's owner if three of their last ten attempts failed.
 
-    Only attempts since an organiser last resumed one of them count. Failures are those that say
-    nothing about the claim. A right report from a busy host is none. Organisers' own workers are
-    not paused.
+    Attempts count since an organiser last resumed one of them, if the infrastructure failed. A
+    right report from a busy host is excused. Organisers' own workers are never paused.
     """
     owner = session.scalar(select(WorkerRow.user_id).where(WorkerRow.name == worker_name))
     if owner is None or is_organisers_worker(session, worker_name):
@@ -361,7 +354,7 @@ def pause_failing(session: Session, worker_name: str) -> None:
 
 HISTORY_LIMIT = 200
 HAS_FIGURES = WorkerProbeRow.moment == "start"
-# The roof of a class, told once, does not show whether a worker still is as fast as it was.
+# The roof of a class is measured once, so it says nothing about a worker's present speed.
 IS_CANARY = and_(WorkerProbeRow.gflops.is_not(None), WorkerProbeRow.moment != "roof")
 BASELINE_READINGS = 5
 FEWEST_READINGS = 3
@@ -370,8 +363,8 @@ FEWEST_READINGS = 3
 class ProbeView(Schema):
     """Self-measurement of a worker at one moment.
 
-    `gflops` is its speed check and `ratio` compares that with the worker's own baseline. `figures`
-    are its roofs and `host` its surroundings, empty if only the speed check was measured.
+    `gflops` is its speed check, and `ratio` compares it with the worker's baseline. `figures` are
+    its roofs and `host` its surroundings. Both are empty after a speed check.
     """
 
     moment: str
@@ -396,8 +389,8 @@ class ProbeList(Schema):
 def post_probe(session: Session, caller: Caller, body: WorkerProbe) -> ProbeAnswer:
     """Store a worker's self-measurement. A speed check off the worker's baseline excludes it.
 
-    An organisers' worker that is faster than its baseline was measured on a busy machine before, so
-    its baseline starts anew.
+    If an organisers' worker is faster than its baseline, its machine was busy before, so its
+    baseline starts anew.
     """
     refuse_unstorable(body)
     require_own_name(session, body.worker, caller)
@@ -439,10 +432,9 @@ def post_probe(session: Session, caller: Caller, body: WorkerProbe) -> ProbeAnsw
 
 
 def _baseline_of(session: Session, worker: WorkerRow, row: WorkerProbeRow) -> float | None:
-    """The median of the first five readings before this one. None with fewer than three.
+    """Return the median of the first five good readings. None with fewer than three.
 
-    None of them was too far off. A worker that loses a little every day keeps the baseline of its
-    first days.
+    The first ones, so that a worker which loses a little every day keeps its first baseline.
     """
     before = select(WorkerProbeRow.gflops).where(
         WorkerProbeRow.worker == worker.name,
@@ -461,7 +453,6 @@ def _baseline_of(session: Session, worker: WorkerRow, row: WorkerProbeRow) -> fl
 
 
 def _why_too_far(ratio: float, baseline_gflops: float) -> str | None:
-    """Sentence on a speed that is more than 3 % off its baseline, in either direction."""
     if abs(ratio - 1.0) <= TOLERANCE:
         return None
     side = "slower" if ratio < 1 else "faster"
@@ -485,7 +476,7 @@ def set_baseline_anew(
 def read_probes(
     session: Session, names: Collection[str], *which: ColumnElement[bool], each: int = 1
 ) -> dict[str, list[ProbeView]]:
-    """The latest probes of each named worker that has one, newest first."""
+    """Read the latest probes of each named worker, newest first."""
     place = func.row_number().over(
         partition_by=WorkerProbeRow.worker, order_by=WorkerProbeRow.id.desc()
     )
