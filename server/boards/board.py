@@ -1,7 +1,7 @@
-"""A ranked board: read its rows, put them in order, and cut the page that a query asks for.
+"""Read a board's rows, rank them, and cut the page that a query asks for.
 
-The rows of a board are kept for its latest version. After a write only the submissions that changed
-are read again, and the board is ordered anew.
+The rows of a board are cached for its latest version. After a write only the submissions that
+changed are read again, and the board is ordered anew.
 """
 
 import logging
@@ -68,7 +68,7 @@ NOTHING_HIDDEN = "Nothing is under embargo: this is the public board."
 
 
 class RankedBoard:
-    """A division's submissions in the order of their ranks, those without one last."""
+    """A division's submissions in the order of their ranks, unranked ones last."""
 
     def __init__(self, rows: BoardRows, query: BoardQuery, places: FirstPlaces) -> None:
         self.rows = {name: row for name, row in rows.found.items() if _is_on_board(row, query)}
@@ -90,7 +90,7 @@ class RankedBoard:
         )
         self._lock = threading.Lock()
         self._placed: list[PlacedRow] = []
-        # It refers to no board: in a circle the board would outlive its use.
+        # Without a reference to the board: a circle would keep the board in memory.
         self._rest = _placed_rows(rows, self.order, self.first_place)
 
     def __len__(self) -> int:
@@ -109,18 +109,18 @@ class RankedBoard:
 
     @cached_property
     def facets(self) -> Facets:
-        """The values on the whole board."""
+        """Values for filters on the whole board."""
         return find_facets(self.page())
 
     def page(self, start: int = 0, stop: int | None = None) -> list[PlacedRow]:
-        """The rows from one place up to another, counted from 0. Without limits every row."""
+        """Return the rows from one place up to another, counted from 0. By default every row."""
         stop = len(self) if stop is None else min(stop, len(self))
         with self._lock:
             self._placed += islice(self._rest, max(0, stop - len(self._placed)))
             return self._placed[start:stop]
 
     def find(self, submission_id: str) -> PlacedRow | None:
-        """The row of a submission, None if it is not on the board."""
+        """Find the row of a submission. None if it is not on the board."""
         if submission_id not in self.rows:
             return None
         at = self.order.position(submission_id)
@@ -130,7 +130,7 @@ class RankedBoard:
 def _placed_rows(
     rows: BoardRows, order: Order, first_place: FirstPlace | None
 ) -> Iterator[PlacedRow]:
-    """The rows of a board from its first place on, each when somebody asks for it."""
+    """Yield the rows of a board in order, each placed when it is asked for."""
     numbered: Iterable[Place] = order.places[: order.numbered]
     if order.metric in (*FIRST_METRICS, "cost"):
         numbered = separate((one, rows.found[one.submission_id].behind) for one in numbered)
@@ -180,7 +180,6 @@ def _is_on_board(row: Row, query: BoardQuery) -> bool:
 
 
 def _main_class(rows: Mapping[str, BoardRow]) -> str | None:
-    """The hardware class with the most measured rows. None where nothing is measured."""
     counted = Counter(
         row.hardware_class
         for row in rows.values()
@@ -190,7 +189,7 @@ def _main_class(rows: Mapping[str, BoardRow]) -> str | None:
 
 
 def first_places(session: Session, benchmark: Benchmark, version: int) -> FirstPlaces:
-    """First place of each division and hardware class, found once for each version of the board."""
+    """Read the first place of each division and hardware class, cached by board version."""
     make = partial(read_first_places, session, benchmark)
     return cached_for_board(session, benchmark.benchmark_id, "first places", make, version=version)
 
@@ -198,13 +197,13 @@ def first_places(session: Session, benchmark: Benchmark, version: int) -> FirstP
 def ranked_board(
     session: Session, benchmark: Benchmark, query: BoardQuery, *, version: int
 ) -> RankedBoard:
-    """The board that a query asks for, as anybody sees it, before it is filtered or sorted."""
+    """Return the board of a query as anybody sees it, before filters and sorting."""
     query = in_own_metric(benchmark, query)
     return _boards_of(session, benchmark, query, version)(query)
 
 
 def in_own_metric(benchmark: Benchmark, query: BoardQuery) -> BoardQuery:
-    """The query by quality where the benchmark ranks by it, and by time elsewhere."""
+    """Replace a query's first metric by the benchmark's own: quality or time."""
     if query.metric not in FIRST_METRICS:
         return query
     metric = "quality" if benchmark.score.by == "quality" else "tta"
@@ -214,11 +213,11 @@ def in_own_metric(benchmark: Benchmark, query: BoardQuery) -> BoardQuery:
 def board_in_division(
     session: Session, benchmark: Benchmark, query: BoardQuery, *, version: int | None
 ) -> tuple[BoardQuery, RankedBoard]:
-    """The board of a query, and the query with its round and division.
+    """Return the board of a query, and the query with its round and division.
 
-    Where it names none, that is the first with a numbered row, else the first with a submission.
-    Divisions of trainings are never ranked together. They say nothing of an inference. Without a
-    `version` it has everything that the session's viewer sees, and nothing is kept.
+    By default it is the first with a numbered row, else the first with a submission. Only trainings
+    have divisions, and their divisions are never ranked together. Without a `version` it shows
+    everything that the session's viewer sees, and nothing is cached.
     """
     query = in_own_metric(benchmark, query)
     board_of = _boards_of(session, benchmark, query, version)
@@ -235,7 +234,7 @@ def board_in_division(
 
 
 def query_of(benchmark: Benchmark, submission: Submission) -> BoardQuery:
-    """The query of the board that numbers a submission, by the first metric of its kind."""
+    """Return the query of the board that numbers a submission, by its kind's first metric."""
     is_measured = submission.kind == "train" and submission.evidence == "measured"
     asked = {
         "metric": FIRST_METRIC[submission.kind],
@@ -249,10 +248,7 @@ def query_of(benchmark: Benchmark, submission: Submission) -> BoardQuery:
 def _boards_of(
     session: Session, benchmark: Benchmark, query: BoardQuery, version: int | None
 ) -> Callable[[BoardQuery], RankedBoard]:
-    """Ranks the boards of each round and division that a query leaves open.
-
-    The official ones are kept for a version.
-    """
+    """Return a function that ranks a board. Official boards are cached by version."""
     what_if, price = what_if_of(benchmark, query), query.other_price
     rows_of = cache(partial(_rows_for, session, benchmark, query, version))
     at = board_version(session, benchmark.benchmark_id) if version is None else version
@@ -278,7 +274,6 @@ def _boards_of(
 def _rows_for(
     session: Session, benchmark: Benchmark, query: BoardQuery, version: int | None
 ) -> BoardRows:
-    """The rows of all divisions, at the clock, the target and the prices of a query."""
     what_if, price = what_if_of(benchmark, query), query.other_price
     rows = _read(session, benchmark, query.kind, version)
     if what_if is not None:
@@ -305,10 +300,9 @@ def _read(session: Session, benchmark: Benchmark, kind: Kind, version: int | Non
 
 
 def read_board(session: Session, benchmark: Benchmark, query: BoardQuery) -> Board:
-    """The part of a benchmark's board that a query asks for, with the fields of BoardView.
+    """Read the part of a board that a query asks for, with the fields of BoardView.
 
-    A rank is among all submissions of the round, the division and the kind that the metric
-    ranks, whatever else is filtered.
+    A rank counts all submissions of the round, division and kind, before filters.
     """
     version = board_version(session, benchmark.benchmark_id)
     query, ranked = board_in_division(session, benchmark, query, version=version)
@@ -323,7 +317,7 @@ def cut_board(
     *,
     version: int,
 ) -> Board:
-    """The page of a ranked board that a query asks for, with the fields of BoardView."""
+    """Cut the page of a ranked board that a query asks for, with the fields of BoardView."""
     start = query.start(version)
     stop, total = start + query.limit, len(ranked)
     if query.is_selective:
@@ -354,10 +348,7 @@ def cut_board(
 def _other_rules(
     session: Session, benchmark: Benchmark, page: Iterable[PlacedRow]
 ) -> dict[str, str]:
-    """Describe how the rules of definitions differ from those in force, by their SHA-256.
-
-    Definitions with figures that are comparable with those scored now are left out.
-    """
+    """Say by SHA-256 how earlier definitions differ from today's, if figures don't compare."""
     words = {}
     for sha256 in sorted({placed["benchmark_sha256"] for placed in page} - {benchmark.sha256}):
         try:
@@ -371,7 +362,7 @@ def _other_rules(
 
 
 class PreviewPart(Schema):
-    """Entries of a board under embargo: their ids on this page, and their number before filters."""
+    """Entries under embargo: their ids on this page, and their number before filters."""
 
     embargo_until: datetime | None
     hidden: list[str]
@@ -380,7 +371,7 @@ class PreviewPart(Schema):
 
 
 class PreviewView(BoardView):
-    """A page of a board as if nothing of it were under embargo."""
+    """A page of a board as if its embargo were over."""
 
     preview: PreviewPart
 
@@ -388,9 +379,9 @@ class PreviewView(BoardView):
 def preview_board(
     session: Session, benchmark: Benchmark, query: BoardQuery
 ) -> tuple[Board, RankedBoard]:
-    """The page that a query asks for, with the fields of PreviewView, and its board.
+    """Read the page of a query with the fields of PreviewView, and its board.
 
-    The session shows submissions under embargo: callers check first that the reader may see them.
+    The session shows submissions under embargo, so callers check first who the reader is.
     """
     benchmark_id = benchmark.benchmark_id
     version = board_version(session, benchmark_id)
@@ -426,7 +417,7 @@ def _preview_note(hidden_total: int, *, of: int, until: datetime | None) -> str:
     )
 
 
-# Of each division of a board: nobody reads on, and a board may have 20,000 rows.
+# Of each division, because a board may have 20,000 rows.
 MOST_RESULTS = 1000
 RESULT_FIELDS = (
     *("submission_id", "submitter", "display_name", "model", "framework", "division", "system"),
@@ -436,7 +427,7 @@ RESULT_FIELDS = (
 
 
 def board_results(session: Session, benchmarks: Iterable[Benchmark]) -> list[dict[str, Any]]:
-    """The ranked trainings of these benchmarks, cached for each board version and never changed."""
+    """List the ranked trainings of benchmarks, cached by board version. Treat them as constant."""
     versions = board_versions(session)
     found: list[dict[str, Any]] = []
     for benchmark in benchmarks:
@@ -448,7 +439,7 @@ def board_results(session: Session, benchmarks: Iterable[Benchmark]) -> list[dic
 
 
 def _find_results(session: Session, benchmark: Benchmark, version: int) -> list[dict[str, Any]]:
-    """Each result once: a measured one from the board of its hardware class."""
+    """Take a measured result only from the board of its hardware class."""
     found = []
     for division in benchmark.divisions:
         for name in rounds_of(benchmark):

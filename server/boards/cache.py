@@ -1,8 +1,7 @@
-"""Cache of encoded boards in front of the application.
+"""Cache encoded boards in front of the application.
 
-A cached response is sent only if a read of the database that began after the request says that its
-version is current. So each server process shows a write from the moment it is acknowledged,
-whichever process made it.
+A cached board is sent only if a read of the database that began after the request confirms its
+version. So each server process shows a write as soon as it is acknowledged.
 """
 
 import re
@@ -21,7 +20,7 @@ Key = tuple[str, bytes, bool]
 BOARD = re.compile(r"/(?:api/v1/leaderboards|benchmarks)/[^/]+")
 HINT = "finishline.cache_hint"
 MOST_BYTES = 64 * 1024 * 1024
-OVERHEAD_BYTES = 3000  # Of an entry, beside its body.
+OVERHEAD_BYTES = 3000  # Of an entry, without its body.
 LONGEST_QUERY = 2000
 OF_ONE_RESPONSE = frozenset({b"x-request-id", *dict(FOR_PAGES)})
 PERSONAL = frozenset({b"set-cookie", b"connection"})
@@ -34,7 +33,7 @@ OF_CONTENT = frozenset(
 
 @dataclass
 class CacheHint:
-    """Marks a response as a board that is the same for every reader. The endpoint fills it in."""
+    """Marks a response as a board for every reader. The endpoint fills it in."""
 
     benchmark_id: str | None = None
     version: int = 0
@@ -42,7 +41,7 @@ class CacheHint:
 
 
 def hint_of(scope: Scope) -> CacheHint:
-    """The hint of a request. One without a cache has a hint that nobody reads."""
+    """Return the hint of a request. Without a cache it is a new one that has no effect."""
     return cast(CacheHint, scope.get(HINT) or CacheHint())
 
 
@@ -56,11 +55,11 @@ class Entry:
 
     @property
     def weight(self) -> int:
-        """Its bytes in memory."""
+        """Bytes in memory."""
         return len(self.body) + OVERHEAD_BYTES
 
     async def send(self, scope: Scope, send: Send) -> int:
-        """Send it, or "304 Not Modified" to a reader who has it. Returns the status."""
+        """Send the board, or "304 Not Modified" if the reader has it. Returns the status."""
         status, sent, body = 200, self.headers, self.body
         if is_known(scope, self.hint.etag):
             status, body = 304, b""
@@ -73,9 +72,9 @@ class Entry:
 
 
 class BoardCache:
-    """Sends a cached board if it is current. Else calls the application and caches its response.
+    """Sends a cached board if it is current. Else calls the application and caches its board.
 
-    It runs in the event loop alone, so it needs no lock.
+    Runs only in the event loop, so it needs no lock.
     """
 
     def __init__(self, app: ASGIApp, reader: VersionReader, metrics: RequestMetrics) -> None:
@@ -112,10 +111,10 @@ class BoardCache:
         return entry
 
     async def _make(self, key: Key, scope: Scope, receive: Receive, send: Send) -> Entry | None:
-        """Let the application answer. A board is cached and returned, anything else is sent."""
+        """Let the application answer. A board is cached and returned, other responses are sent."""
         made: Entry | None = None
         hint, start = CacheHint(), None
-        # The whole response is cached, also where this reader has it already.
+        # The whole response is cached, even if this reader has it already.
         whole = [item for item in scope["headers"] if item[0] != b"if-none-match"]
         asked = dict(scope, headers=whole) | {HINT: hint}
 
@@ -146,7 +145,7 @@ class BoardCache:
 
 
 def _is_board(start: Message, hint: CacheHint) -> bool:
-    """Whether a response is the same board for every reader."""
+    """Check whether a response is the same board for every reader."""
     is_whole = start["status"] == 200 and hint.benchmark_id is not None
     return is_whole and not PERSONAL & dict(start["headers"]).keys()
 

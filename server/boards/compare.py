@@ -1,4 +1,4 @@
-"""Submissions compared pair by pair, and verifications of one: who is faster, and how surely."""
+"""Compare submissions pair by pair, and verifications of one: who is faster, and how surely."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -53,10 +53,10 @@ MOST_NEEDED = 1_000_000  # Nobody will ever train so many runs or pairs.
 
 @dataclass(frozen=True)
 class Comparison:
-    """The first side against the second, as in ComparedPairView, from the seconds of their runs.
+    """The first side against the second by the seconds of their runs, as in ComparedPairView.
 
-    `p_value` is two-sided. All but the ratio and the share of pairs are None where a side has fewer
-    than two runs, and those two where a side has none.
+    `p_value` is two-sided. With fewer than two runs on a side only the ratio and the share of
+    pairs are known, and with no run on a side nothing is.
     """
 
     ratio: float | None = None
@@ -71,8 +71,8 @@ class Comparison:
 def compare(first: Sequence[float], second: Sequence[float]) -> Comparison:
     """Compare the seconds of two sets of runs.
 
-    Welch's t-test on the logarithms of the runs that reached the target: a run that did not has no
-    time, and the mean that is ranked has already counted it as slowest.
+    Welch's t-test on the logarithms of the runs that reached the target. Other runs have no time,
+    and the ranked mean has already counted them as slowest.
     Source: Welch (1947). Mann and Whitney (1947) for the share of pairs.
     """
     one, other = log_times(first), log_times(second)
@@ -88,9 +88,9 @@ def compare(first: Sequence[float], second: Sequence[float]) -> Comparison:
 
 
 def _runs_needed(first: LogTimes, second: LogTimes) -> int | None:
-    """Runs on each side that separate a true gap as wide as the one between two means.
+    """Count the runs on each side that show a true gap as wide as the gap of two means.
 
-    Within one run of the exact power at p = 0.05. None where no count is worth naming.
+    Within one run of the exact power at p = 0.05. None if the count is above MOST_NEEDED.
     """
     gap = first.mean - second.mean
     if first.variance is None or second.variance is None or gap == 0.0:
@@ -113,11 +113,11 @@ def count_needed(inverse_effect: float, *, sides: float, alpha: float) -> int | 
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Each p-value adjusted for all of them, in the order given.
+    """Adjust each p-value for all of them, in the order given.
 
-    To reject where the adjusted value is at most alpha keeps the chance of any false rejection at
-    alpha, however the tests depend on each other. Source: Holm (1979), "A simple sequentially
-    rejective multiple test procedure".
+    Rejecting adjusted values of at most alpha keeps the chance of any false rejection at alpha,
+    even if the tests depend on each other. Source: Holm (1979), "A simple sequentially rejective
+    multiple test procedure".
     """
     places = sorted(range(len(p_values)), key=p_values.__getitem__)
     adjusted = [1.0] * len(p_values)
@@ -129,9 +129,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def compare_submissions(session: Session, text: str) -> SubmissionComparison:
-    """Compare every pair of the two to six submissions that a list of ids names.
+    """Compare every pair of two to six submissions, whose ids are separated by commas.
 
-    A measured submission, and code, have their measured runs. Others have those of their logs.
+    Measured submissions and code are compared by their measured runs, others by their logs.
     """
     ids = _read_ids(text)
     submissions = [find_submission(session, one) for one in ids]
@@ -161,7 +161,7 @@ def compare_submissions(session: Session, text: str) -> SubmissionComparison:
 
 
 def _trained_in_turn(session: Session, one: str, other: str) -> PairedView | None:
-    """The latest head-to-head of two submissions that compares their times. None without one."""
+    """Find the latest head-to-head of two submissions that compares their times."""
     both = (Verification.submission_id, Verification.against_id)
     statement = (
         select(Verification)
@@ -239,7 +239,7 @@ def _pairs(compared: Sequence[ComparedView]) -> list[ComparedPairView]:
 def get_verification_comparison(
     session: Session, first: str, second: str
 ) -> VerificationComparison:
-    """Compare two verifications of one submission, and mark differences that exceed chance."""
+    """Compare two verifications of one submission, and mark differences beyond chance."""
     one, other = find_verification(session, first), find_verification(session, second)
     if one.submission_id != other.submission_id:
         raise ContentError(
@@ -269,14 +269,12 @@ def get_verification_comparison(
 
 
 def _judging_definition(session: Session, verification: Verification) -> Benchmark:
-    """Definition that judged a verification, or before its end the one of its submission."""
     kept = session.get(Evidence, verification.id)
     sha256 = kept.benchmark_sha256 if kept else verification.benchmark_sha256
     return definition(session, sha256)
 
 
 def _timed_report(verification: Verification) -> ReplayReport | None:
-    """Report with the timed runs alone. None before one."""
     report = report_of(verification)
     if report is None:
         return None
@@ -297,7 +295,7 @@ def _side(
 
 
 def figures_of(benchmark: Benchmark, report: ReplayReport) -> list[ReplayFigures]:
-    """Figures of each replay of a report."""
+    """List the figures of each run of a report."""
     best = max if benchmark.target.direction == "higher" else min
     found = []
     for run in report.runs:
@@ -311,7 +309,7 @@ def figures_of(benchmark: Benchmark, report: ReplayReport) -> list[ReplayFigures
 def compare_replays(
     benchmark: Benchmark, first: ReplayReport, second: ReplayReport
 ) -> list[Difference]:
-    """Times and epochs to the target of two reports, over the replays that reached it."""
+    """Compare times and epochs to the target of two reports, over the runs that reached it."""
     same_class = first.system.hardware_class == second.system.hardware_class
     sides = [figures_of(benchmark, report) for report in (first, second)]
     found = []
@@ -326,7 +324,7 @@ def compare_replays(
 
 
 def compare_systems(first: ReplayReport, second: ReplayReport) -> list[SystemDifference]:
-    """Hardware, threads and package versions in which two workers differ."""
+    """List hardware, threads and package versions in which two workers differ."""
     left, right = _flat(first), _flat(second)
     return [
         SystemDifference(field, left.get(field), right.get(field))

@@ -1,4 +1,4 @@
-"""Leaderboards as JSON, CSV or a page, their records, comparisons and races."""
+"""Answer leaderboards as JSON or CSV, records, lineages, comparisons and live views."""
 
 import csv
 import gzip
@@ -52,22 +52,22 @@ class Encoded:
 
     @property
     def etag(self) -> str:
-        """A tag of the content in any encoding, so a weak one."""
+        """Weak tag, because each encoding of the content shares it."""
         return f'W/"{hashlib.sha256(self.content).hexdigest()[:32]}"'
 
 
 def encode(board: Board, write: Callable[[Board], bytes]) -> Encoded:
-    """The board written one way."""
+    """Write a board in one format."""
     return Encoded(write(board), total=board["total"], next_cursor=board["next_cursor"])
 
 
 def encode_json(board: Board) -> bytes:
-    """The board as JSON."""
+    """Write a board as JSON."""
     return orjson.dumps(board | {"entries": [nested(entry) for entry in board["entries"]]})
 
 
 def encode_csv(board: Board) -> bytes:
-    """The board as CSV. Text that a spreadsheet would run as a formula gets an apostrophe."""
+    """Write a board as CSV. Text that a spreadsheet would run as a formula gets an apostrophe."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(CSV_COLUMNS)
@@ -103,7 +103,7 @@ def answer_board(
     media_type: str,
     make: Callable[[Session], Encoded],
 ) -> Response:
-    """Respond with the board that `make` reads, marked as cacheable: it is the same for all."""
+    """Answer with the board that `make` reads, cacheable because it is the same for all."""
     with services.database.read_snapshot() as session:
         version = board_version(session, benchmark_id)
         encoded = make(session)
@@ -125,7 +125,7 @@ def answer_board(
 
 
 def place_headers(request: Request, encoded: Encoded) -> dict[str, str]:
-    """Headers with the number of all entries, and the link to the next page."""
+    """Make the headers with the number of all entries, and the link to the next page."""
     headers = {"X-Total-Count": str(encoded.total)}
     if encoded.next_cursor is not None:
         following = request.url.remove_query_params("page").include_query_params(
@@ -155,7 +155,7 @@ CSV_ANSWER: dict[int | str, dict[str, Any]] = {
 def get_board_csv(
     benchmark_id: str, query: BoardQueryDep, services: ServicesDep, request: Request
 ) -> Response:
-    """The same board as CSV."""
+    """Read the same board as CSV."""
     return _answer(services, request, benchmark_id, query, encode_csv, "text/csv; charset=utf-8")
 
 
@@ -163,7 +163,7 @@ def get_board_csv(
 def get_board(
     benchmark_id: str, query: BoardQueryDep, services: ServicesDep, request: Request
 ) -> Response:
-    """A benchmark's leaderboard: ranked entries, then unranked ones with the reason."""
+    """Read a benchmark's leaderboard: ranked entries, then unranked ones with the reason."""
     return _answer(services, request, benchmark_id, query, encode_json, "application/json")
 
 
@@ -175,7 +175,7 @@ def get_preview(
     caller: OrganiserDep,
     request: Request,
 ) -> Response:
-    """The board as if its embargo were over now, for organisers. Nobody keeps it."""
+    """Read the board as if its embargo were over now. For organisers, and never cached."""
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
     with services.database.read_snapshot(viewer_for(caller)) as session:
         board, _ = preview_board(session, benchmark, query)
@@ -186,9 +186,9 @@ def get_preview(
 
 @router.read("/benchmarks/{benchmark_id}/records", to_all=True)
 def get_records(session: Session, services: Services, benchmark_id: str) -> RecordList:
-    """The holders of each board with their dates, and the lower times that took no record.
+    """Read the holders of each board with their dates, and the lower times that took no record.
 
-    A measured time takes the record by a head-to-head with the holder. A published one must beat
+    A measured time takes the record by a head-to-head with the holder. A published time must beat
     its holder by more than chance, by Welch's one-sided test.
     """
     return list_records(session, find_benchmark(services.benchmarks, benchmark_id))
@@ -196,7 +196,7 @@ def get_records(session: Session, services: Services, benchmark_id: str) -> Reco
 
 @router.read("/benchmarks/{benchmark_id}/ideas", to_all=True)
 def get_ideas(session: Session, services: Services, benchmark_id: str) -> IdeaList:
-    """Code submissions with a public source, by hardware class, and the seconds that each gained.
+    """Read code submissions with a public source by hardware class, and the seconds each gained.
 
     At most the latest 500.
     """
@@ -205,13 +205,13 @@ def get_ideas(session: Session, services: Services, benchmark_id: str) -> IdeaLi
 
 @router.read("/compare")
 def get_comparison(session: Session, submissions: SubmissionsDep) -> SubmissionComparison:
-    """Every pair of two to six submissions of one benchmark: who is faster, and how surely."""
+    """Compare every pair of two to six submissions of one benchmark: who is faster, how surely."""
     return compare_submissions(session, submissions)
 
 
 @races.read("/verifications/{verification_id}/race")
 def get_race(session: Session, verification_id: str) -> RaceView:
-    """A replay's runs so far, beside the record's ghost and the claim's."""
+    """Read a replay's runs so far, with curves of the record and of the submission's own runs."""
     return read_race(session, find_verification(session, verification_id))
 
 

@@ -1,7 +1,7 @@
-"""Lineage: code submissions of a benchmark, each with the seconds that it gained on its parent.
+"""Lineage: code submissions of a benchmark, and the seconds that each gained on its parent.
 
-For example, a submission that is based on another one and trains in 4 s where that takes 5 s has
-gained 1 s.
+For example, a submission has gained 1 s if it trains in 4 s and the submission that it is based on
+in 5 s.
 """
 
 from collections import defaultdict
@@ -33,10 +33,9 @@ MOST_PACKAGES = 500
 class GainView(Schema):
     """Seconds that a code submission gained on its parent, with a 95 % interval.
 
-    `ratio` is the parent's time over the code submission's. Where the board ranks by quality, the
-    gain is of `quality`, in the unit of the target, and above 0 if it is better. `pairs` counts
-    runs on equal seeds and data. None where the runs of two measurements were compared, `runs` and
-    `parent_runs`.
+    `ratio` is the parent's time over the code submission's. On a board by quality the gain is of
+    `quality`, in the unit of the target, and above 0 if it is better. `pairs` counts runs on equal
+    seeds and data. It is null if separate measurements of `runs` and `parent_runs` were compared.
     """
 
     seconds: float | None = None
@@ -50,11 +49,11 @@ class GainView(Schema):
 
 
 class IdeaView(Named):
-    """A code submission whose source is public, with its measured time or quality.
+    """A code submission with a public source, and its measured time or quality.
 
-    `parent` is the SHA-256 of the code submission that it is based on, if the source of that is
-    public too. `gain` is on that parent, measured on the same hardware class. None where a run
-    missed the target or a time is absent. `record_date` is when it took the record of its division.
+    `parent` is the SHA-256 of the code submission that it is based on, if that has a public source.
+    `gain` is measured on the parent's hardware class, null if a run missed the target or a time is
+    missing. `record_date` is when it took the record of its division.
     """
 
     sha256: str
@@ -71,14 +70,14 @@ class IdeaView(Named):
 
 
 class IdeaClassView(Schema):
-    """The code submissions that were measured on one hardware class, oldest first."""
+    """The code submissions measured on one hardware class, oldest first."""
 
     hardware_class: str
     packages: list[IdeaView]
 
 
 class IdeaList(Schema):
-    """The latest code submissions of a benchmark, by hardware class. Times compare within one."""
+    """The latest code submissions of a benchmark by hardware class, within which times compare."""
 
     benchmark: str
     classes: list[IdeaClassView]
@@ -89,7 +88,7 @@ Family = dict[tuple[str, str], IdeaView]
 
 
 def list_ideas(session: Session, benchmark: Benchmark) -> IdeaList:
-    """The code submissions of a benchmark whose source is public. Of very many only the latest."""
+    """List the latest code submissions of a benchmark that have a public source."""
     by_class: defaultdict[str, list[IdeaView]] = defaultdict(list)
     for (name, _), view in _with_gains(
         session, _family(session, benchmark), benchmark.score
@@ -102,7 +101,7 @@ def list_ideas(session: Session, benchmark: Benchmark) -> IdeaList:
 
 
 def find_idea(session: Session, benchmark: Benchmark, submission: Submission) -> IdeaView | None:
-    """One code submission with its gain. None if its source is not public or without a parent."""
+    """Find a code submission with its gain. None without a public source or a parent."""
     package = submission.package
     parent = None if package is None else _parent(package)
     if package is None or parent is None:
@@ -159,7 +158,7 @@ def _parent(package: TrainingPackage) -> str | None:
 
 
 def _public(session: Session, hashes: Iterable[str | None]) -> set[str]:
-    """Those of some packages whose source everybody may read, also of withdrawn entries."""
+    """Return the hashes with a public source, also those of withdrawn submissions."""
     statement = (
         select(TrainingPackage.package_sha256)
         .join(Submission, Submission.id == TrainingPackage.submission_id)
@@ -173,7 +172,7 @@ def _public(session: Session, hashes: Iterable[str | None]) -> set[str]:
 
 
 def _record_dates(session: Session, benchmark: Benchmark) -> dict[str, str]:
-    """When each submission first took a record here."""
+    """Map each submission to the date of its first record."""
     return {
         record.submission_id: record.date
         for division in list_records(session, benchmark).divisions
@@ -207,7 +206,7 @@ def _with_gains(session: Session, family: Family, score: Score) -> Family:
             return view
         if score.by == "time":
             figures_of_gain = seconds_saved(parent.seconds or 0.0, gap)
-        else:  # The parent's cost less the child's, so above 0 where the child is better.
+        else:  # The parent's cost minus the child's: above 0 if the child is better.
             gap = replace(gap, sign=1.0)
             figures_of_gain = {"quality": gap.difference, "low": gap.low, "high": gap.high}
         gain = GainView(**figures_of_gain, pairs=pairs, runs=view.runs, parent_runs=parent.runs)
@@ -217,7 +216,7 @@ def _with_gains(session: Session, family: Family, score: Score) -> Family:
 
 
 def seconds_saved(parent_seconds: float, gap: Gap) -> dict[str, float]:
-    """The seconds saved of a parent's time, by the ratio of the parent's time to the child's."""
+    """Return the seconds saved of a parent's time, by the gap of parent and child."""
     ratios = {"seconds": gap.ratio, "low": gap.low, "high": gap.high}
     saved = {name: parent_seconds * (1 - 1 / ratio) for name, ratio in ratios.items()}
     return saved | {"ratio": gap.ratio}
@@ -226,11 +225,10 @@ def seconds_saved(parent_seconds: float, gap: Gap) -> dict[str, float]:
 def gap_of_runs(
     own: Sequence[float | None], parent: Sequence[float | None], score: Score = TIME
 ) -> Gap | None:
-    """The parent's figure over the child's by Welch's interval of the log times of their runs, or
-    of their qualities.
+    """Compare the parent's figure with the child's by Welch's interval.
 
-    None below two runs each, and where a run missed the target: a ratio of the other runs alone
-    would favour its side.
+    It is of log times, or of qualities. None below two runs each, and if a run missed the target:
+    a ratio of the other runs would favour its side.
     """
     if None in own or None in parent:
         return None
@@ -240,10 +238,10 @@ def gap_of_runs(
 
 
 def _gaps_of_pairs(session: Session, parents: Mapping[str, str]) -> dict[str, Gap]:
-    """Time of the parent over the child's in pairs, by the child's submission.
+    """Compare each child's time with its parent's in pairs, by the child's submission.
 
-    `parents` has the parent's submission of each. Of its head-to-heads with the parent, and of its
-    runs with and without its one factor, those with most pairs. None where a run missed the target.
+    Takes the comparison with the most pairs: a head-to-head with the parent, or runs with and
+    without its one factor. Left out if a run missed the target.
     """
     statement = (
         select(Verification)
@@ -276,7 +274,7 @@ def _gap_of(session: Session, verification: Verification, parent: str) -> Gap | 
         return head_to_head.gap.turned()
     benchmark = definition(session, verification.benchmark_sha256)
     effects = factor_effects(benchmark, trainings_of(verification), report)
-    # Without the one factor of a package it is its parent. Of several, none alone is.
+    # Without its only factor a code submission is its parent.
     if len(effects) != 1 or effects[0].time is None:
         return None
     return effects[0].time if effects[0].time.pairs == effects[0].started else None

@@ -1,4 +1,4 @@
-"""The live view of a replay: how far its runs are, and the curves it is compared with."""
+"""Show a replay live: how far its runs are, and the curves it is compared with."""
 
 import itertools
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ CLOSE = 0.01  # Of an evaluation: epochs are decimal numbers in logs.
 
 
 class CurvePoint(Schema):
-    """A quality, and when it was measured."""
+    """A quality, and the time of its measurement."""
 
     epoch: float | None
     seconds: float
@@ -33,9 +33,9 @@ class CurvePoint(Schema):
 
 
 class GhostPointView(CurvePoint):
-    """The mean of `runs` at one evaluation of the ghost.
+    """The mean of `runs` at one evaluation of a compared curve.
 
-    `index` counts the replay's evaluations from 1. It is None where the point lies between two.
+    `index` counts the replay's evaluations from 1. It is null if the point is between two.
     """
 
     index: int | None
@@ -45,9 +45,9 @@ class GhostPointView(CurvePoint):
 class GhostView(Named):
     """A curve to compare a replay with.
 
-    "record" is the median run of the submission that is first on the board: of its measured runs,
-    if it is measured. It may be the submission itself (`is_own`). "claim" is the mean over the
-    submission's own runs.
+    "record" is the median run of the submission in first place, by its measured runs if it is
+    measured. It may be the submission itself (`is_own`). "claim" is the mean over the submission's
+    own runs.
     """
 
     role: Literal["record", "claim"]
@@ -59,13 +59,13 @@ class GhostView(Named):
 
 
 class EvaluationSoFar(CurvePoint):
-    """One evaluation of a replay. `second_half` is the quality that stops no clock, if any."""
+    """One evaluation of a replay. `second_half` is a quality that stops no clock, if any."""
 
     second_half: float | None = None
 
 
 class RunSoFar(Schema):
-    """A run (`index` from 0) of the latest attempt. `status` is None while it goes on."""
+    """A run (`index` from 0) of the latest attempt. `status` is null while it goes on."""
 
     index: int
     status: str | None
@@ -73,9 +73,9 @@ class RunSoFar(Schema):
 
 
 class RaceView(Schema):
-    """A replay with its ghosts. `attempt` is the number of the attempt its runs are of.
+    """A replay's runs of the latest `attempt`, with the curves to compare.
 
-    `why_no_record` says why there is no ghost of a record. Only replays have ghosts.
+    `why_no_record` says why the record's curve is missing. Only replays have curves to compare.
     """
 
     verification_id: str
@@ -86,7 +86,7 @@ class RaceView(Schema):
 
 
 def read_race(session: Session, verification: Verification) -> RaceView:
-    """The runs so far and the ghosts of a verification."""
+    """Read the runs so far of a verification, and its curves to compare."""
     claim, attempts = verification.submission, verification.attempts
     ghosts: list[GhostView] = []
     why_no_record = None
@@ -130,7 +130,7 @@ def _runs_so_far(session: Session, verification: Verification) -> list[RunSoFar]
 def read_ghosts(
     session: Session, claim: Submission, benchmark: Benchmark
 ) -> tuple[list[GhostView], str | None]:
-    """The record and the mean of a claim's own runs as ghosts, and why there is no record."""
+    """Read the curves of the record and of a claim's own runs, and why the record's is missing."""
     own_runs = runs_with_curves(session, claim.id)
     if not own_runs:
         return [], "no curve of the claim is stored"
@@ -149,7 +149,7 @@ def read_ghosts(
 
 
 def _record_holder(session: Session, benchmark: Benchmark, claim: Submission) -> Submission | None:
-    """Who is first on the board of a submission: of its hardware class, or of its archive."""
+    """Find the first on the submission's board: of its hardware class, or of its archive."""
     if claim.evidence == "published":
         held = held_record(session, benchmark, claim.division)
         return None if held is None else find_submission(session, held["submission_id"])
@@ -162,7 +162,6 @@ def _record_holder(session: Session, benchmark: Benchmark, claim: Submission) ->
 
 
 def _median_curve(session: Session, holder: Submission) -> list[Evaluation]:
-    """The curve of the run in the middle of those that make the time of a holder."""
     if holder.evidence != "measured":
         place = median_run([run.tta_seconds for run in holder.runs])
         return [] if place is None else [evaluation_of(row) for row in holder.runs[place].curve]
@@ -191,19 +190,19 @@ def _ghost(
 
 
 def median_run(times: Sequence[float | None]) -> int | None:
-    """Index of the median run, by seconds, of those that reached the target.
+    """Return the index of the median run, by seconds, of the runs that reached the target.
 
-    Of an even number it is the faster of the two in the middle: a ghost is a run that was made.
-    None if no run reached the target.
+    Of an even number it is the faster middle one, because the curve is of a real run. None if no
+    run reached the target.
     """
     reached = sorted((seconds, place) for place, seconds in enumerate(times) if seconds is not None)
     return reached[(len(reached) - 1) // 2][1] if reached else None
 
 
 def mean_curve(curves: Sequence[Sequence[Evaluation]]) -> list[GhostPointView]:
-    """The mean over runs of seconds and quality, evaluation by evaluation.
+    """Average seconds and quality over runs, evaluation by evaluation.
 
-    It ends where fewer than half of the runs still train: those that stop early are the fast ones.
+    It ends when fewer than half of the runs still train, because the fast ones stop early.
     """
     points = []
     for index, row in enumerate(itertools.zip_longest(*curves), start=1):
@@ -225,10 +224,9 @@ def mean_curve(curves: Sequence[Sequence[Evaluation]]) -> list[GhostPointView]:
 def run_curve(
     curve: Sequence[Evaluation], *, epochs_per_evaluation: float | None
 ) -> list[GhostPointView]:
-    """One run, each evaluation beside the replay's of the same epoch.
+    """Match each evaluation of a run to the replay's of the same epoch.
 
-    `epochs_per_evaluation` is the replay's. Where it or an epoch is not known, evaluations are
-    counted.
+    `epochs_per_evaluation` is the replay's. Without epochs, evaluations are counted.
     """
     points = []
     for count, evaluation in enumerate(curve, start=1):
@@ -242,6 +240,6 @@ def run_curve(
 
 
 def epochs_per_evaluation(points: Sequence[GhostPointView]) -> float | None:
-    """Epochs between the evaluations of a mean curve. None where its logs do not tell."""
+    """Return the epochs between the evaluations of a mean curve. None if logs have none."""
     last = points[-1].epoch if points else None
     return (last / len(points) or None) if last else None

@@ -1,4 +1,4 @@
-"""The order of a board: who has a rank, who has none and why, and whose times are too close."""
+"""Order a board: who has a rank, why others have none, and which times are too close."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,7 +39,7 @@ NOT_NUMBERED: dict[str | None, str] = {
 }
 COST_IS_CLAIMED = "claimed: its latency was measured, its cost was not"
 FASTER_ROW = "another row of its submitter ranks"
-# A verified claim is undecided for this reason alone.
+# The only reason why a verified claim is undecided.
 NOT_CALIBRATED = "claimed, undecided: not calibrated at its batch size"
 # Rows of fewer runs, or fewer different counts of epochs, share no number.
 FEWEST_RUNS_TO_SHARE = 5
@@ -49,12 +49,12 @@ Status = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A submission as far as its place depends on it. Absent figures are None.
+    """The facts of a submission that decide its place. Absent figures are None.
 
-    `cost_usd` is the cost of a training, `cost_usd_per_10000` that of 10,000 items of inference.
+    `cost_usd` is the cost of a training, `cost_usd_per_10000` of 10,000 items of inference.
     `held_back` says why a row has no number yet, `price_unranked` why its price ranks nothing.
-    `hardware_class` is the one that measured it. `submitter` is a user, or an organisation as a
-    negative number.
+    `hardware_class` is the class that measured it. `submitter` is a user's id, or an organisation's
+    as a negative number.
     """
 
     submission_id: str
@@ -79,7 +79,7 @@ class Row:
 
 
 class Place(NamedTuple):
-    """A row's place: `rank` from 1, which equal values share (`tied`), or why it has none.
+    """A row's place: `rank` from 1, which equal values share (`tied`), or why it has no rank.
 
     `not_separated_from` is the number of the better row that the runs can't tell it from. A gap
     below `visible_gap_percent` could not have been seen.
@@ -95,7 +95,7 @@ class Place(NamedTuple):
 
 
 class Order:
-    """A board's order: `numbered` rows, then the other `listed` ones with a figure, then the rest.
+    """A board's order: `numbered` rows, then the other `listed` rows with a figure, then the rest.
 
     For example, 3 numbered rows of 5 listed ones are followed by 2 claims.
     """
@@ -111,7 +111,7 @@ class Order:
         return len(self.places)
 
     def position(self, submission_id: str) -> int:
-        """Position of a submission, counted from 0."""
+        """Return the position of a submission, counted from 0."""
         return self._positions[submission_id]
 
 
@@ -123,14 +123,12 @@ def order_of(
     holder: str | None = None,
     score: Score = TIME,
 ) -> Order:
-    """The board's order: the holder of first place, then the others by their figure.
+    """Order a board: the holder of first place, then the others by their figure.
 
-    A quality is ordered as `score` says.
-
-    Measured and published figures are numbered. Of measured times those of one `hardware_class`
-    are, and one row of each submitter, the fastest. Equal values share a rank, which counts how
-    many are strictly better, plus one ("1, 2, 2, 4"). They and unranked submissions stand in the
-    order they were submitted.
+    Measured and published figures are numbered. Measured times are numbered on one
+    `hardware_class`, with the fastest row of each submitter. Equal values share a rank, which is
+    one more than the strictly better rows ("1, 2, 2, 4"). Equal and unranked rows are in the order
+    of their submission. `score` says which quality is better.
     """
     figures: list[tuple[float, str, str, Row]] = []
     unranked: list[tuple[str, str, float | None, str]] = []
@@ -176,7 +174,7 @@ def _why_elsewhere(row: Row, hardware_class: str, ranked_submitters: set[int | N
 
 
 def why_not_numbered(row: Row, *, metric: Metric) -> str | None:
-    """Reason why a row with a figure has no number, or None if it has one."""
+    """Say why a row with a figure has no number. None if it has one."""
     if metric == "inference_cost" and row.evidence == "measured":
         return COST_IS_CLAIMED
     if row.held_back is not None or row.evidence != "claimed":
@@ -186,13 +184,13 @@ def why_not_numbered(row: Row, *, metric: Metric) -> str | None:
 
 
 def metric_value(row: Row, *, metric: Metric) -> float | None:
-    """The figure a board of this metric orders by."""
+    """Return the figure that a board of this metric orders by."""
     figure: float | None = getattr(row, FIGURE_OF_METRIC[metric])
     return figure
 
 
 def why_unranked(row: Row, *, metric: Metric) -> str | None:
-    """One sentence on why a submission is not ranked, or None if it is."""
+    """Say in one sentence why a submission is not ranked. None if it is."""
     if row.withdrawn:
         return "withdrawn"
     if row.duplicate_of is not None:
@@ -201,7 +199,7 @@ def why_unranked(row: Row, *, metric: Metric) -> str | None:
         return "contradicted by its verification"
     inference = KIND_OF_METRIC[metric] == "inference"
     if not row.eligible:
-        # All that is asked of an inference is that its model meets the quality target.
+        # An inference is eligible if its model meets the quality target.
         return NO_TIME if inference else BREAKS_A_RULE
     if metric_value(row, metric=metric) is not None:
         if metric == "cost" and row.price_unranked is not None:
@@ -217,7 +215,7 @@ def why_unranked(row: Row, *, metric: Metric) -> str | None:
 
 
 def why_entry_unranked(check: str | None, reason: str) -> str:
-    """Reason of `why_unranked` in the words for code and the reference, which claim no time."""
+    """Word a reason of `why_unranked` for code and the reference, which claim no time."""
     if check == "contradicted":
         return "it did not hold the target"
     if reason not in (NO_TIME, NO_QUALITY):
@@ -227,7 +225,7 @@ def why_entry_unranked(check: str | None, reason: str) -> str:
 
 
 def _why_impossible(row: Row, *, metric: Metric) -> str | None:
-    """Reason why a figure is impossible, so that it beats nobody. A cost rests on its time."""
+    """Check a cost's time too: an impossible figure must beat nobody."""
     ranked_by = FIGURE_OF_METRIC[metric]
     for name in ("tta_seconds", ranked_by) if metric == "cost" else (ranked_by,):
         figure, (lowest, highest) = getattr(row, name), POSSIBLE[name]
@@ -238,11 +236,11 @@ def _why_impossible(row: Row, *, metric: Metric) -> str | None:
 
 @dataclass(frozen=True)
 class RunsBehind:
-    """The runs behind a time: how many, of which so many are `dropped` at each end.
+    """The runs behind a time, and how many are `dropped` at each end.
 
-    `spread` is the one of the log of a run's time, or of its quality, as `score` says.
-    `convergence_values` counts the distinct epochs
-    (or samples) to the target of a published row. A measured row has none: it shares no number.
+    `spread` is of the log of a run's time, or of its quality, as `score` says. `convergence_values`
+    counts the distinct epochs (or samples) to the target of a published row. A measured row has 0,
+    and shares no number.
     """
 
     runs: int
@@ -253,7 +251,7 @@ class RunsBehind:
 
     @property
     def may_share(self) -> bool:
-        """Whether they are enough to share the number of a better row."""
+        """Whether the runs are enough to share the number of a better row."""
         return (
             self.runs >= FEWEST_RUNS_TO_SHARE and self.convergence_values >= FEWEST_VALUES_TO_SHARE
         )
@@ -262,10 +260,10 @@ class RunsBehind:
 def separate(rows: Iterable[tuple[Place, RunsBehind]]) -> Iterator[Place]:
     """Compare numbered rows, given in order, with the first row of their stretch, one by one.
 
-    Going down the board, a row that differs significantly from the first row of the stretch above
-    leads the next. A number is shared only where both have five runs or more and at least three
-    distinct convergence values: fewer, noisier runs must not earn the better rank. Below a row of
-    the stretch that has a number of its own, no row shares the first one's.
+    A row that differs significantly from the first row of the stretch above it leads the next
+    stretch. A number is shared only if both rows have five runs or more and at least three distinct
+    convergence values, because fewer, noisier runs must not earn the better rank. Below a row with
+    its own number, the rest of the stretch doesn't share the first row's.
     """
     last: Place | None = None
     for place in _in_stretches(rows):
@@ -298,9 +296,9 @@ def _in_stretches(rows: Iterable[tuple[Place, RunsBehind]]) -> Iterator[Place]:
 
 
 def visible_gap(first: RunsBehind, second: RunsBehind) -> float | None:
-    """The least gap that the runs of two rows can show at 95 %. None without a spread.
+    """Return the least gap that the runs of two rows can show at 95 %. None without a spread.
 
-    It is relative to a time, and a difference of qualities.
+    It is relative to a time, and absolute for qualities.
     """
     one = variance_of_mean(first.runs, dropped=first.dropped)
     other = variance_of_mean(second.runs, dropped=second.dropped)

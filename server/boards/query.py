@@ -1,4 +1,4 @@
-"""The query of a board: which rows it shows, in which order, and the choices of its filters."""
+"""Query a board: which rows it shows, in which order, and the choices of its filters."""
 
 import re
 from collections import Counter
@@ -48,19 +48,19 @@ Size = Literal["1", "2-8", "9-64", "65-512", "more"]
 class BoardQuery(Body):
     """Query of a board: metric, filters, order and page.
 
-    The metrics `tta`, `cost` and `energy` rank trainings. `latency` and `inference_cost` inference.
+    The metrics `tta`, `cost` and `energy` rank trainings, `latency` and `inference_cost` inference.
     `clock` and `target` rank trainings by the stored curves under another clock or at another
     target. `price`, in US dollars for each accelerator and hour, or the price book of the day
-    `prices_on` prices them anew. `date_from` and `date_to`, both included, are of the day a result
-    was submitted, or of the date in its archive.
+    `prices_on` prices them anew. `date_from` and `date_to`, both included, are days of submission,
+    or dates in an archive.
 
     `accelerator` is a model such as "H100" and `vendor` its maker. "not stated" chooses the others.
     `size` is a range of the number of accelerators. `framework` is a version or a whole family,
     such as "PyTorch". `best` keeps the first row of each submitter, system or accelerator.
 
-    `round` is "archive" for results published elsewhere and "open" for all others. Without it or a
-    division the board is the first that has a numbered row. Without a `hardware_class` it is the
-    one with the most measured times.
+    `round` is "archive" for results published elsewhere and "open" for all others. Without a round
+    or a division you get the first board with a numbered row. Without a `hardware_class` you get
+    the class with the most measured times.
 
     Pages of `limit` entries are numbered from 1. `cursor` continues an earlier answer instead.
     """
@@ -95,7 +95,6 @@ class BoardQuery(Body):
     @field_validator("*", mode="before")
     @classmethod
     def _none_if_empty(cls, value: object, info: ValidationInfo) -> object:
-        """Read an empty form field as no filter."""
         is_filter = cls.model_fields[str(info.field_name)].default is None
         return None if value == "" and is_filter else value
 
@@ -116,20 +115,20 @@ class BoardQuery(Body):
 
     @property
     def other_price(self) -> float | date | None:
-        """US dollars for an accelerator and hour, or the day whose prices hold. None as stated."""
+        """US dollars for an accelerator and hour, or the day of the prices. None: as stated."""
         if self.kind != "train":  # An inference has no time to price.
             return None
         return self.prices_on if self.price is None else self.price
 
     @property
     def is_selective(self) -> bool:
-        """Whether it asks for some of a division's entries alone, or in another order."""
+        """Whether it filters a division's entries, or orders them by a column."""
         is_filtered = any(getattr(self, name) is not None for name in FILTERS)
         shows_more = self.withdrawn == "show"
         return is_filtered or shows_more or self.sort != "rank" or self.order != "asc"
 
     def start(self, version: int) -> int:
-        """The first place of its page of a board at a version, counted from 0."""
+        """Return the first place of its page at a board's version, counted from 0."""
         if self.cursor is None:
             return (self.page - 1) * self.limit
         of_version, _, start = self.cursor.partition(".")
@@ -154,9 +153,9 @@ _FRAMEWORK = re.compile(
 
 @lru_cache(maxsize=4096)
 def framework_family(text: str) -> str:
-    """The framework that a text names first, without its version: "PyTorch" of "NGC pytorch 1.0".
+    """Return the framework that a text names first: "PyTorch" of "NGC pytorch 1.0".
 
-    Of a text that names none of those known it is the first word.
+    Without a known framework it is the first word.
     """
     if (found := _FRAMEWORK.search(text)) is not None:
         return found.lastgroup or "PyTorch"
@@ -175,7 +174,7 @@ BEST_OF: dict[Best, Callable[[PlacedRow], str]] = {
 
 
 def select_rows(rows: Sequence[PlacedRow], query: BoardQuery) -> list[PlacedRow]:
-    """The rows that pass the filters of a query, in the order it asks for, absent figures last."""
+    """Return the rows that pass a query's filters, in its order, absent figures last."""
     chosen = [row for row in rows if _matches(row, query)]
     if query.best is not None:
         firsts: dict[str, PlacedRow] = {}
@@ -238,7 +237,7 @@ def _matches(placed: PlacedRow, query: BoardQuery) -> bool:
     return query.q is None or query.q.casefold() in row.search_text
 
 
-# Nobody reads a menu of thousands. Values left out can be searched for.
+# A menu stays short. Values left out can be searched for.
 MOST_CHOICES = 60
 FIGURES = (
     *("tta_seconds", "epochs_to_target", "cost_usd"),
@@ -250,11 +249,10 @@ Counts = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True)
 class Facets:
-    """The values on a whole board with how many entries have each, the most frequent first.
+    """The values on a whole board with the entries that have each, the most frequent first.
 
     `accelerators` are models by vendor. `present` names the figures that some entry has.
-    `qualities` are the lowest and the highest of the best qualities, `days` the first and the last
-    day of a submission.
+    `qualities` are the lowest and highest best quality, `days` the first and last submission.
     """
 
     divisions: Counts
@@ -268,7 +266,7 @@ class Facets:
 
 
 def find_facets(rows: Sequence[PlacedRow]) -> Facets:
-    """The values on a board of these rows."""
+    """Collect the values on a board of these rows."""
     accelerators = [placed.row.accelerator for placed in rows]
     sizes = Counter(one.size for one in accelerators)
     qualities = [row["quality"] for row in rows if row["quality"] is not None]

@@ -1,7 +1,7 @@
 """Records of a benchmark: who held first place when, and which lower times took no record.
 
-Times measured here change hands by a head-to-head with the holder. A published time must beat its
-holder by more than chance.
+Measured times change hands by a head-to-head with the holder. A published time must beat its holder
+by more than chance.
 """
 
 from collections import defaultdict
@@ -31,9 +31,8 @@ from web.names import hardware_words
 class Lower(Schema):
     """A submission with a better time, or quality, than the holder of its day.
 
-    `quality` is that of a board that ranks by it. `p_value` is the one-sided p-value of being no
-    better than the holder, None where that was not tested: for the first, and where the holder had
-    a single run.
+    `quality` is set on a board that ranks by it. `p_value` is the one-sided p-value of being no
+    better than the holder. It is null for the first record, and if the holder had a single run.
     """
 
     submission_id: str
@@ -46,9 +45,9 @@ class Lower(Schema):
 class Record(Lower):
     """A submission that took the record of its division.
 
-    `margin` is how much its quality is better than that of the one before. `verification_id` is the
-    head-to-head that decided it. `ended` says how a holder lost its place
-    without one. One that `returned` was the holder before, until that happened to the next ones.
+    `margin` is by how much its quality beats the one before. `verification_id` is the head-to-head
+    that decided it. `ended` says how a holder lost its place otherwise. A holder that `returned`
+    was the holder before, until the next ones were `ended`.
     """
 
     single_run: bool
@@ -61,14 +60,14 @@ class Record(Lower):
 
 
 class NoRecord(Lower):
-    """A submission with a lower time than the `holder` of its day that took no record, and why."""
+    """A submission with a lower time than its day's `holder` that took no record, and why."""
 
     holder: str
     reason: str
 
 
 class Described(Named):
-    """What a list of records says of a submission beside its time."""
+    """The words of a list of records about a submission."""
 
     benchmark: str
     model: str
@@ -92,8 +91,8 @@ _View = TypeVar("_View", bound=Described)
 class DivisionRecords(Schema):
     """The records of one division in the order they were set.
 
-    Times measured here, on each hardware class, and times published in archives (`evidence`) are
-    separate lists. The `holder` of first place has the last record.
+    Each hardware class has a list of measured times. `evidence` marks a list of published times.
+    The `holder` of first place has the last record.
     """
 
     division: str
@@ -114,9 +113,9 @@ class RecordList(Schema):
 def list_records(
     session: Session, benchmark: Benchmark, *, version: int | None = None
 ) -> RecordList:
-    """The records of each division and class, found once for each version of the board.
+    """List the records of each division and class, cached by board version.
 
-    The session must be one that only reads. Nobody may change the answer.
+    The session must only read, and callers must not change the answer.
     """
     if version is None:
         version = board_version(session, benchmark.benchmark_id)
@@ -127,7 +126,7 @@ def list_records(
 def records_by_benchmark(
     session: Session, benchmarks: Mapping[str, Benchmark]
 ) -> dict[str, RecordList]:
-    """The records of those of the benchmarks that have a submission, by benchmark id."""
+    """List the records by benchmark id, for benchmarks with a submission."""
     # Versions come first: a write in between leaves a list that the next read derives again.
     versions = board_versions(session)
     return {
@@ -138,7 +137,7 @@ def records_by_benchmark(
 
 
 def lowest_records(records: RecordList) -> dict[Evidence, DivisionRecords]:
-    """The list with the lowest time that holds a record, for each evidence that has one."""
+    """Return the list with the lowest record time, for each kind of evidence that has one."""
     held = [one for one in records.divisions if one.holder is not None]
     held.sort(key=lambda one: one.records[-1].tta_seconds, reverse=True)
     return {one.evidence: one for one in held}
@@ -147,7 +146,7 @@ def lowest_records(records: RecordList) -> dict[Evidence, DivisionRecords]:
 def held_record(
     session: Session, benchmark: Benchmark, division: str, *, version: int | None = None
 ) -> dict[str, Any] | None:
-    """The published record that stands in a division, None before the first.
+    """Return the published record of a division, None before the first.
 
     `lower` has the submissions with a lower time that missed it, and why.
     """
@@ -164,8 +163,8 @@ def held_record(
 class Contender:
     """A published submission that may hold the record of its benchmark and division.
 
-    `runs` holds the seconds of its runs that reached the target, on the scale of `tta_seconds`.
-    Dates are ordered as text.
+    `runs` has the seconds of runs that reached the target, on the scale of `tta_seconds`. Dates are
+    ordered as text.
     """
 
     submission_id: str
@@ -176,7 +175,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class RecordHistory:
-    """The records in the order they were set, and the lower times that took none."""
+    """The records in the order they were set, and the lower times that took no record."""
 
     records: tuple[Record, ...] = ()
     not_records: tuple[NoRecord, ...] = ()
@@ -185,11 +184,10 @@ class RecordHistory:
 def record_history(contenders: Iterable[Contender]) -> RecordHistory:
     """Walk published submissions in time order. Each may take the record from its holder.
 
-    The first one holds it. From then on a lower time takes it only if Welch's one-sided t-test on
-    log times finds it faster with p < 0.05. A single run can't be tested, so it takes no record
-    from a holder of several runs. A holder of a single run has no scatter to hide behind and loses
-    the record to any lower time. Results of one date, such as those of a round, go by lowest time
-    first, and equal times by the smaller id.
+    The first one holds it. Later a lower time takes it only if Welch's one-sided t-test on log
+    times finds it faster with p < 0.05. A single run can't be tested, so it takes no record from a
+    holder of several runs. A holder with a single run has no scatter, and loses to any lower time.
+    Results of one date, for example of a round, go by lowest time, and equal times by smaller id.
     """
     records: list[Record] = []
     not_records: list[NoRecord] = []
@@ -228,7 +226,7 @@ def _why_no_record(p_value: float | None) -> str:
 
 
 def measured_history(place: FirstPlace) -> RecordHistory:
-    """The holders of a board, the present one last, and the rows that did not prove it."""
+    """List the holders of a board, the present one last, and the rows that did not prove it."""
     records = [
         Record.of(
             each,
@@ -312,7 +310,7 @@ def _with_names(session: Session, of: Mapping[str, Any], history: RecordHistory)
 
 
 def _published(session: Session, benchmark_id: str) -> defaultdict[str, list[Contender]]:
-    """The published trainings that may hold a record, by division."""
+    """Read the published trainings that may hold a record, by division."""
     which = [
         Submission.benchmark_id == benchmark_id,
         Submission.kind == "train",
@@ -330,7 +328,7 @@ def _published(session: Session, benchmark_id: str) -> defaultdict[str, list[Con
     times = run_times(session, *which)
     found: defaultdict[str, list[Contender]] = defaultdict(list)
     for row in rows:
-        if row.source is None:  # In the column it may be the null of JSON, which is some value.
+        if row.source is None:  # The column may hold JSON's null, which SQL counts as a value.
             continue
         factor = convergence_factor(row.tta_seconds, row.result)
         date = (row.published_on or row.submitted_at).isoformat()

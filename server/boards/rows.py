@@ -1,4 +1,4 @@
-"""The submissions of a board: the facts behind their places, and all that an entry shows."""
+"""Read the submissions of a board: the facts behind their places, and the fields of an entry."""
 
 import math
 from collections import defaultdict
@@ -69,22 +69,22 @@ RESULT_FIELDS = (
 )
 
 
-# The columns of an entry where nothing is known.
+# The columns of an entry without known values.
 ENTRY_DEFAULTS = {
     **{name: None if f.is_required() else f.default for name, f in COLUMN_FIELDS.items()},
     **dict.fromkeys(("measured_low_seconds", "measured_high_seconds")),
 }
 SOURCE_NOT_CHECKED = "published, source not checked"
 JOULES_PER_KWH = 3.6e6
-# A stored result explains every step: many decoded ones at once keep the garbage collector busier
-# than the decoding takes.
+# Stored results are large. Many decoded ones at once cost the garbage collector more time than
+# decoding.
 ROWS_AT_ONCE = 100
 # Fields of a Row that are columns of the submission.
 SAME_FACTS = (
     *("status", "eligible", "cost_usd_per_10000", "evidence", "duplicate_of", "division"),
     "energy_joules",
 )
-# Kinds of verifications that the rows of a board rest on: it has claims and packages.
+# Kinds of verifications behind the rows of a board, which has logs and code.
 CHECKING_KINDS: dict[Kind, tuple[str, ...]] = {
     "train": (KIND_THAT_CHECKS["train"], KIND_THAT_CHECKS["package"]),
     "inference": (KIND_THAT_CHECKS["inference"],),
@@ -95,10 +95,9 @@ CHECKING_KINDS: dict[Kind, tuple[str, ...]] = {
 class BoardRow(Row):
     """A submission as a board shows it.
 
-    `shown` has the fields of a board entry that differ from one where nothing is known, but for
-    those of its place. The time is `factor` times that of the runs `behind` it.
-    `no_time_because` says why another clock or target leaves the submission without a time, None
-    where its runs did not get there.
+    `shown` has the fields of a board entry that differ from ENTRY_DEFAULTS, without its place.
+    `tta_seconds` is `factor` times the time of the runs `behind` it. `no_time_because` says why
+    another clock or target leaves the submission without a time. None: its runs missed the target.
     """
 
     shown: Mapping[str, Any]
@@ -111,27 +110,27 @@ class BoardRow(Row):
 
     @property
     def is_measured(self) -> bool:
-        """Whether it shows our time and not one of its own logs."""
+        """Whether it shows our time, instead of its own logs'."""
         return self.evidence == "measured" and self["measured_seconds"] is not None
 
     def __getitem__(self, name: str) -> Any:
-        """One field of its board entry."""
+        """Return one field of its board entry."""
         return self.shown.get(name, ENTRY_DEFAULTS[name])
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedRow:
-    """A submission on a ranked board, and the fields of its entry that say its place."""
+    """A submission on a ranked board, and the fields of its entry about its place."""
 
     row: BoardRow
     place: Mapping[str, Any]
 
     def __getitem__(self, name: str) -> Any:
-        """One field of its board entry."""
+        """Return one field of its board entry."""
         return self.place[name] if name in self.place else self.row[name]
 
     def entry(self) -> dict[str, Any]:
-        """Its columns in their order."""
+        """Return its columns in order."""
         seconds = self["tta_seconds"]
         display = None if seconds is None else display_seconds(seconds)
         return {name: self[name] for name in ENTRY_DEFAULTS} | {"tta_display": display}
@@ -156,7 +155,7 @@ class BoardRows:
         return frozenset(each.hardware_class for each in self.found.values())
 
     def after(self, session: Session, changed: Collection[str]) -> "BoardRows":
-        """The same at a later version, which changed, added or removed these submissions."""
+        """Read the changed, added or removed submissions again, for a later version."""
         kept = {name: row for name, row in self.found.items() if name not in changed}
         again = read_rows(session, self.benchmark, self.kind, among=changed)
         return BoardRows(self.benchmark, self.kind, kept | dict(again.found))
@@ -165,23 +164,23 @@ class BoardRows:
 def which_submissions(
     benchmark_id: str, kind: Kind, *, among: Collection[str] | None = None
 ) -> list[ColumnElement[bool]]:
-    """The conditions that name the submissions of a board, or those of them among some ids."""
+    """Make the conditions for the submissions of a board, or for those `among` some ids."""
     if among is None:
         return [Submission.benchmark_id == benchmark_id, Submission.kind == kind]
-    # An expression has no index: SQLite would rather look through the whole board for the ids.
+    # An expression has no index. With the board's index SQLite would search the whole board.
     is_of_board = Submission.benchmark_id.concat("") == benchmark_id
     return [Submission.id.in_(among), is_of_board, Submission.kind == kind]
 
 
 def row_of_new(submission: Submission) -> Row:
-    """The row of a submission that is not stored."""
+    """Build the row of a submission that is not stored."""
     columns = {str(column.key): getattr(submission, str(column.key), None) for column in COLUMNS}
     columns["source"] = submission.published and submission.published.source
     return Row(**_facts(SimpleNamespace(**columns), cast(Kind, submission.kind)))
 
 
 def _facts(row: Any, kind: Kind) -> dict[str, Any]:
-    """Fields of a Row but for its costs."""
+    """Collect the fields of a Row, without its costs."""
     is_measured = row.evidence == "measured"
     is_unchecked = row.evidence == "published" and row.source is None
     is_ours = is_measured and row.measured_seconds is not None
@@ -202,7 +201,7 @@ def _facts(row: Any, kind: Kind) -> dict[str, Any]:
 
 
 def measured_runs(session: Session, *which: ColumnElement[bool]) -> defaultdict[str, list[Any]]:
-    """The measured runs of some submissions, in order."""
+    """Read the measured runs of some submissions, in order."""
     columns = (
         *(PoolRun.verification_id, PoolRun.index, PoolRun.seconds, PoolRun.epochs),
         PoolRun.quality,
@@ -220,7 +219,7 @@ def measured_runs(session: Session, *which: ColumnElement[bool]) -> defaultdict[
 
 
 def reported_runs(session: Session, submission_id: str) -> list[tuple[Any, ReplayRun]]:
-    """The measured runs of a submission, each with its report."""
+    """Read the measured runs of a submission, each with its report."""
     runs = measured_runs(session, Submission.id == submission_id)[submission_id]
     statement = select(Verification).where(
         Verification.id.in_({one.verification_id for one in runs})
@@ -240,13 +239,13 @@ def reported_runs(session: Session, submission_id: str) -> list[tuple[Any, Repla
 
 
 def convergence_factor(tta_seconds: float | None, result: Mapping[str, Any]) -> float:
-    """Factor of a submission's time for its convergence, 1 if it was not normalised."""
+    """Return the factor of a submission's time for its convergence, 1 if it was not normalised."""
     raw = result.get("raw_tta_seconds")
     return tta_seconds / raw if tta_seconds and raw else 1.0
 
 
 def why_price_unranked(price: SystemPrice, evidence: str) -> str | None:
-    """Why no row ranks by a price. Rows of an archive were published with one."""
+    """Say why a price ranks no row. Rows of an archive rank by their published price."""
     return None if evidence == "published" else price.why_unranked
 
 
@@ -258,7 +257,7 @@ class _LoggedRuns:
     convergence: list[float] = field(default_factory=list)
 
     def spread(self, factor: float = 1.0) -> Spread | None:
-        """How much the runs scatter. None below two."""
+        """Return how much the runs scatter. None below two."""
         own = log_times([seconds * factor for seconds in self.seconds])
         if own is None or own.variance is None:
             return None
@@ -268,7 +267,7 @@ class _LoggedRuns:
 def read_rows(
     session: Session, benchmark: Benchmark, kind: Kind, *, among: Collection[str] | None = None
 ) -> BoardRows:
-    """The submissions of a kind with their runs and the verifications they rest on."""
+    """Read the submissions of a kind with their runs and verifications."""
     which = which_submissions(benchmark.benchmark_id, kind, among=among)
     details = _Details(
         benchmark,
@@ -289,7 +288,7 @@ def read_rows(
 def _verifications_behind(
     session: Session, which: Sequence[ColumnElement[bool]], kind: Kind
 ) -> dict[str, str]:
-    """The verification published last, or the one under way while a claim waits for its first."""
+    """Find the verification published last, or the one under way before a first verdict."""
     statement = (
         select(
             Verification.submission_id,
@@ -331,7 +330,7 @@ def _logged_runs(
 
 @dataclass(frozen=True)
 class _Details:
-    """Rows of other tables, beside those of the submissions of a board."""
+    """Rows of other tables about the submissions of a board."""
 
     benchmark: Benchmark
     kind: Kind
@@ -342,7 +341,6 @@ class _Details:
     spreads: Spreads
 
     def of(self, row: Any) -> BoardRow:
-        """The row of a board for a submission."""
         logged = self.logged.get(row.id, _LoggedRuns())
         is_measured = row.evidence == "measured" and row.measured_seconds is not None
         price = self.costs.of_class(row) if is_measured else self.costs.price(row)
@@ -399,10 +397,10 @@ class _Details:
         return RunsBehind(runs, dropped, spread, values, self.benchmark.score)
 
     def _measured(self, row: Any) -> dict[str, Any]:
-        """The figures of a measured row: of the measured runs of its pool, not of its claim."""
+        """Show the figures of a row's measured runs, not of its logs."""
         runs = self.measured.get(row.id, ())
         times = [run.seconds for run in runs if run.seconds is not None]
-        # A package tells no epochs: its pool holds how often it was evaluated.
+        # Code tells no epochs: its pool counts evaluations instead.
         counts_epochs = row.trained_with != "package"
         epochs = [run.epochs for run in runs if run.epochs is not None and counts_epochs]
         steps = [run.seconds / run.epochs for run in runs if run.seconds and run.epochs]
@@ -434,16 +432,16 @@ class _Details:
         }
 
     def _step(self, result: Mapping[str, Any]) -> float | None:
-        """Seconds between the evaluations that a time is read off at. None at a fixed stop."""
+        """Return the seconds between evaluations that round a time. None at a fixed stop."""
         if self.benchmark.reach.name == "fixed_stop":
             return None
         step: float | None = result.get("evaluation_interval_seconds")
         return step
 
     def _claimed(self, row: Any, logged: _LoggedRuns) -> dict[str, Any]:
-        """The interval of a claimed or published time.
+        """Show the interval of a claimed or published time.
 
-        It is by the spread of its class, of a speedrun's record by that of its own runs.
+        It uses the spread of its class. A speedrun's record falls back on its own runs.
         """
         rule = self.benchmark.runs
         if self.benchmark.score.by == "quality":
@@ -490,7 +488,7 @@ class _Details:
         }
 
     def _samples_per_second(self, logged: _LoggedRuns) -> float | None:
-        """Over all runs together. None unless every run tells its samples."""
+        """Take all runs together. None unless every run tells its samples."""
         counts_samples = self.benchmark.convergence_unit == "samples_count"
         if not counts_samples or len(logged.convergence) < len(logged.seconds):
             return None

@@ -1,4 +1,4 @@
-"""Submissions with their places: send, try out, read and list them, their logs and their code."""
+"""Send, try out, read and list submissions with their places, their logs and their code."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -61,7 +61,6 @@ from server.submissions.standing_changes import find_original
 from server.submissions.upload import Upload, read_upload
 
 router = Routes(tags=["submissions"])
-# Fields of a board entry that the view of a submission repeats.
 EXAMPLE_CLAIM = {
     "benchmark": "digits",
     "division": "closed",
@@ -79,6 +78,7 @@ EXAMPLE_CLAIM = {
     "tuning": {"trials": 40, "seconds": 3600},
     "runs": ["run_0.log", "run_1.log", "run_2.log"],
 }
+# Fields of a board entry that the view of a submission repeats.
 OF_SUBMISSION = (
     *("rank", "unranked_reason", "measured_seconds", "measured_low_seconds"),
     *("measured_high_seconds", "measured_runs", "busy", "is_holder", "not_first", "head_to_head"),
@@ -90,10 +90,7 @@ OF_SUBMISSION = (
 def places_of(
     session: Session, benchmarks: Mapping[str, Benchmark]
 ) -> Callable[[Submission], dict[str, Any]]:
-    """Finds the rank, the measured time and the neighbours of submissions on their boards.
-
-    One that is on no board has none of these fields.
-    """
+    """Return a function that finds a submission's rank and neighbours. Empty if on no board."""
     versions = board_versions(session)
 
     def place_of(submission: Submission) -> dict[str, Any]:
@@ -111,8 +108,8 @@ def places_of(
 class SubmissionPreview(Schema):
     """A submission that was checked and scored, and not stored.
 
-    `rank` is its place on the board of its division among `entries` if it were sent
-    now. `unranked_reason` says why it has no number. An entry has a `package` and no `result`: a
+    `rank` is the place that it would take now among the `entries` of its division.
+    `unranked_reason` says why it has no number. Code has a `package` and no `result`, because a
     worker measures its time.
     """
 
@@ -137,7 +134,7 @@ class SubmissionPreview(Schema):
 
 
 def preview_submission(services: Services, caller: Caller, upload: Upload) -> SubmissionPreview:
-    """Check an upload as `accept` does, and show its score and its place. Nothing is written."""
+    """Check an upload as `accept` does, and show its score and place without storing it."""
     new = check_upload(services, caller, upload)
     with services.database.read(ORGANISER) as session:
         submission = admit_upload(session, new)
@@ -155,7 +152,6 @@ def preview_submission(services: Services, caller: Caller, upload: Upload) -> Su
 
 
 def _place_of_new(session: Session, benchmark: Benchmark, submission: Submission) -> dict[str, Any]:
-    """The place of a submission that is not stored, as everybody sees the board."""
     version = board_version(session, benchmark.benchmark_id)
     query = query_of(benchmark, submission)
     board = ranked_board(session, benchmark, query, version=version)
@@ -169,7 +165,7 @@ def _place_of_new(session: Session, benchmark: Benchmark, submission: Submission
     }
 
 
-# The description asks for less than is accepted, so that every key it allows passes.
+# Narrower than the check, so that every key that the description allows passes.
 KeyDep = Annotated[
     str | None,
     Header(json_schema_extra={"pattern": "^[!-~]+$", "maxLength": MAX_KEY_LENGTH}),
@@ -248,15 +244,15 @@ async def create_submission(
     """Send logs or code. The answer holds the result and its steps, or the measurement of the code.
 
     `files` with a training.toml are code: a worker trains it in a sandbox and measures its time.
-    Its source is published with the first verdict. A `submission` with its `logs` is a claim. A
-    DAWNBench entry with a latency and without a log is one of inference.
+    Its source is published with the first verdict. A `submission` with its `logs` is a log
+    submission. A DAWNBench entry with a latency and without a log is an inference.
 
-    Its place on the board is in the answer of a later GET. With `dry_run` nothing is stored: the
-    answer is the result and the place that it would take.
+    Read its place on the board by a later GET. With `dry_run` nothing is stored, and the answer is
+    the result and the place that it would take.
 
-    With an `Idempotency-Key` a repeated request gets the submission that the first one made. A
-    refused submission leaves nothing behind. The answer names file, line and field. 409 for logs
-    or code that were handed in before, 429 without room in a quota.
+    With an `Idempotency-Key` a repeated request gets the first one's submission. A refused
+    submission leaves nothing behind. The answer names file, line and field. 409: these logs or this
+    code were sent before. 429: the quota has no room.
     """
     most = max(services.settings.max_log_files, MOST_FILES) + 1
     read = partial(with_form, request, max_files=most)
@@ -290,7 +286,7 @@ def _accept(
 
 
 def whole_view(services: Services, session: Session, submission: Submission) -> SubmissionView:
-    """View of a stored submission with its place, and the figures behind a verdict that changed."""
+    """Show a stored submission with its place, and the figures behind a changed verdict."""
     (view,) = with_places(services, session, [submission])
     judged_on = judged_on_others(session, submission)
     return view.model_copy(update={"judged_on": judged_on})
@@ -299,7 +295,7 @@ def whole_view(services: Services, session: Session, submission: Submission) -> 
 def with_places(
     services: Services, session: Session, submissions: Sequence[Submission]
 ) -> list[SubmissionView]:
-    """Views of stored submissions with their places."""
+    """Show stored submissions with their places."""
     costs, place_of = BookCosts(session), places_of(session, services.benchmarks)
     return [
         submission_view(session, one, costs=costs).model_copy(update=place_of(one))
@@ -323,9 +319,9 @@ def list_submissions(
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
     cursor: CursorDep = None,
 ) -> SubmissionList:
-    """List submissions, newest first. Those under embargo only to viewers who may see them.
+    """List submissions, newest first. Submissions under embargo only to viewers who may see them.
 
-    With `package` the entries of code submissions whose SHA-256 begins so.
+    With `package` only code submissions with a SHA-256 that begins so.
     """
     wanted = SubmissionQuery(benchmark=benchmark, cursor=cursor)
     found, following = whole_submissions(session, wanted, package=package, limit=limit)
@@ -337,8 +333,7 @@ def list_submissions(
 def get_submission(session: Session, services: Services, submission_id: str) -> SubmissionView:
     """Read a submission with its result explained step by step.
 
-    While it is under embargo, 404 for all but its submitter, the members of their organisation
-    and organisers.
+    Under embargo, 404 for all but its submitter, the members of their organisation and organisers.
     """
     return whole_view(services, session, find_submission(session, submission_id))
 
@@ -397,7 +392,7 @@ def get_log(session: Session, services: Services, submission_id: str, index: Run
 
 @router.read("/submissions/{submission_id}/package")
 def get_package(session: Session, viewer: Viewer, submission_id: str) -> PackageView:
-    """Read the code submission of an entry. Its files are listed once they are published."""
+    """Read a code submission. Its files are listed once they are published."""
     submission = find_submission(session, submission_id)
     package = find_package(session, submission_id)
     return package_view(package, with_files=sees_source(viewer, submission))
@@ -405,6 +400,6 @@ def get_package(session: Session, viewer: Viewer, submission_id: str) -> Package
 
 @router.read("/submissions/{submission_id}/package/files/{name:path}", response_class=Response)
 def get_package_file(session: Session, viewer: Viewer, submission_id: str, name: str) -> Response:
-    """Read a file of a code submission as text. 404 for others before it is published."""
+    """Read a file of a code submission as text. 404 for others until it is published."""
     text = read_source(session, viewer, submission_id, name)
     return PlainTextResponse(text, headers={"X-Content-Type-Options": "nosniff"})

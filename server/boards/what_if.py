@@ -1,7 +1,7 @@
 """What-if views of a board: another clock, another target, or other prices.
 
-A time at another target ends at the evaluation that reaches it. Later seconds, up to the log's own
-stop, belong to the ranking alone.
+A time at another target ends at the evaluation that reaches it. Only the ranking counts later
+seconds, up to the log's own stop.
 """
 
 from collections import defaultdict
@@ -53,7 +53,7 @@ from server.boards.rows import (
     why_price_unranked,
 )
 
-# A few hundred decoded curves keep the garbage collector busier than the decoding takes.
+# More decoded curves at once cost the garbage collector more time than decoding.
 CURVES_AT_ONCE = 200
 # In these metrics a submission's figure is a multiple of its runs' time.
 METRICS_OF_RUNS = ("tta", "cost")
@@ -76,9 +76,9 @@ class WhatIf:
 def make_what_if(
     benchmark: Benchmark, *, clock: ClockName | None, target: float | None
 ) -> WhatIf | None:
-    """The view at a clock and a target value, or None if that is the benchmark's own ranking.
+    """Make the view at a clock and a target value. None if it is the benchmark's own ranking.
 
-    A benchmark whose runs all stop at a fixed step has one target: quality does not stop them.
+    Raises RuleError for an impossible target, and for another one if runs stop at a fixed step.
     """
     own, field = benchmark.target, "query.target"
     value = own.value if target is None else target
@@ -99,7 +99,7 @@ def make_what_if(
 
 
 def what_if_of(benchmark: Benchmark, query: BoardQuery) -> WhatIf | None:
-    """The other clock and target of a query. None for the official ranking, or without times."""
+    """Return the other clock and target of a query. None for the official ranking or no times."""
     if query.clock is None and query.target is None:
         return None
     found = make_what_if(benchmark, clock=query.clock, target=query.target)
@@ -107,7 +107,7 @@ def what_if_of(benchmark: Benchmark, query: BoardQuery) -> WhatIf | None:
 
 
 def what_if_view(what_if: WhatIf, benchmark: Benchmark) -> WhatIfView:
-    """Describe another clock and target beside the official ones, also in a sentence."""
+    """Describe another clock and target with the official ones, also in a sentence."""
     target, own = what_if.target, benchmark.target
     bound = "at least" if target.direction == "higher" else "at most"
     return WhatIfView(
@@ -133,7 +133,7 @@ class StoredRun(NamedTuple):
 class RunTime:
     """Seconds and epochs of a run to the target. `reason` tells why the seconds are unknown.
 
-    All None for a run that did not reach the target.
+    All are None if the run missed the target.
     """
 
     seconds: float | None
@@ -142,11 +142,11 @@ class RunTime:
 
 
 def time_of_run(run: StoredRun, what_if: WhatIf, benchmark: Benchmark, *, division: str) -> RunTime:
-    """Time of a stored run to another target or on another clock.
+    """Return the time of a stored run to another target or on another clock.
 
-    On the clock its log was written by, the log's own seconds. On any other its ledger decides. At
-    the benchmark's own target a run counts only if it was scored as reaching it, because a log may
-    say of itself that it failed. At any other target its curve alone decides.
+    On its log's own clock, the log's seconds count. On any other clock its ledger decides. At the
+    benchmark's own target a run counts only if it was scored as reaching it, because a log may say
+    that it failed. At any other target only its curve decides.
     """
     curve, target = orjson.loads(run.curve), what_if.target
     if target.also:
@@ -168,8 +168,8 @@ def time_of_run(run: StoredRun, what_if: WhatIf, benchmark: Benchmark, *, divisi
     seconds = row[SECONDS]
     if ledger is not None:
         seconds = what_if.clock.seconds(ledger, division=division)
-    # Beyond these a sum with others may have no value. None that short is refused here: the rank of
-    # the whole set is.
+    # Beyond these a sum with others may have no value. Too short a time is refused with the rank of
+    # the whole set.
     if abs(seconds or 0.0) > LONGEST_SECONDS or abs(row[EPOCH] or 0.0) > MOST_EPOCHS:
         return RunTime(None, reason=IMPOSSIBLE)
     return RunTime(seconds, row[EPOCH])
@@ -183,11 +183,10 @@ def time_of_set(
     factor: float,
     is_measured: bool = False,
 ) -> dict[str, Any]:
-    """Columns of a row for a set of runs. Measured runs are scored as the ranking scores them.
+    """Make a row's columns for a set of runs. Measured runs are scored as in the ranking.
 
-    `factor` multiplies the set's time for its convergence. It holds on every clock but was measured
-    at the benchmark's own target, so at another one it is left out. One run without a time leaves
-    the set without one.
+    `factor` multiplies the time for convergence. It was measured at the benchmark's own target, so
+    it counts on every clock but at no other target. If one run has no time, the set has none.
     """
     is_timed = all(time.reason is None for time in times)
     seconds = [time.seconds for time in times] if is_timed else []
@@ -212,7 +211,7 @@ OneCurve = tuple[str, bool, StoredRun]
 
 
 class Curves(list[OneCurve]):
-    """Curves in a cache, as text: decoded ones would take five times the memory."""
+    """Curves in a cache, as text, because decoded ones take five times the memory."""
 
     @property
     def weight(self) -> int:
@@ -227,10 +226,10 @@ def rows_at(
     *,
     version: int | None,
 ) -> BoardRows:
-    """The rows with their times and costs on another clock or at another target.
+    """Return the rows with times and costs on another clock or at another target.
 
-    A measured row is seen by the curves of its measured runs, any other by those of its own logs.
-    The curves are kept for a `version` of the board.
+    Measured rows use the curves of their measured runs, others the curves of their logs. The curves
+    are cached for a `version` of the board.
     """
     benchmark = rows.benchmark
     which = which_submissions(benchmark.benchmark_id, rows.kind)
@@ -252,7 +251,7 @@ def rows_at(
 def times_at(
     session: Session, divisions: Mapping[str, str], what_if: WhatIf, benchmark: Benchmark
 ) -> dict[str, list[RunTime]]:
-    """The times of the runs of some submissions, each with its division: measured runs if any."""
+    """Return the times of some submissions' runs, by their divisions: measured runs if any."""
     times: defaultdict[bool, defaultdict[str, list[RunTime]]]
     times = defaultdict(lambda: defaultdict(list))
     for name, is_measured, run in _read_curves(session, [Submission.id.in_(divisions)]):
@@ -307,7 +306,7 @@ def _at(row: BoardRow, times: Sequence[RunTime], what_if: WhatIf, benchmark: Ben
         "tta_high_seconds": high,
         "rcp": row["rcp"] if what_if.own_target else None,
         "cost_usd": cost,
-        # Counted to the official target on the official clock: they mean nothing here.
+        # They count to the official target on the official clock.
         "samples_per_second": None,
         "energy_joules": None,
         "energy_kwh": None,
@@ -334,7 +333,7 @@ def price_view(price: OtherPrice) -> BoardPriceView:
             "stated."
         )
     else:
-        # Whole cents where that is the price, else every digit that was given.
+        # Whole cents if that is the price, else every digit.
         dollars = f"${price:.2f}" if round(price, 2) == price else f"${price:g}"
         note = (
             f"at {dollars} per accelerator-hour. A system that states no accelerators counts as "
@@ -348,7 +347,7 @@ def price_view(price: OtherPrice) -> BoardPriceView:
 
 
 def priced(row: BoardRow, price: OtherPrice, book: PriceBook) -> BoardRow:
-    """The row with its time at other prices."""
+    """Return the row with its time at other prices."""
     number, why = None, None
     if isinstance(price, date):
         of_class = row.hardware_class if row.is_measured else None
