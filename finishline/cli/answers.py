@@ -1,4 +1,4 @@
-"""Answers of the server as lines for people, where a table alone does not say enough."""
+"""Show answers of the server as lines for people, where a table says too little."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
@@ -120,7 +120,6 @@ def worker_lines(view: View, given: Given) -> Iterator[RenderableType]:
 
 
 def queue_lines(view: View, given: Given) -> Iterator[RenderableType]:
-    """Waiting attempts by hardware class, in the order in which they start."""
     classes = view.get("classes") or []
     hidden = sum(one.get("under_embargo") or 0 for one in classes)
     if hidden:
@@ -269,7 +268,7 @@ def time_lines(entry: View) -> Iterator[Text]:
 
 
 def violation_lines(result: View, waivers: Sequence[View] = ()) -> Iterator[Text]:
-    """Rules that a result breaks, one line each: waived, or a reason why it is not ranked."""
+    """Yield a line for each broken rule: why it is unranked, or who waived it and why."""
     waived = {waiver["rule"]: waiver for waiver in waivers}
     for item in result.get("violations") or []:
         if isinstance(item, Mapping):

@@ -1,4 +1,4 @@
-"""Proof bundles and exports: read within limits, never unpacked, their signatures checked."""
+"""Read proof bundles and exports within limits and in memory, and check their signatures."""
 
 import hashlib
 import io
@@ -34,8 +34,8 @@ from finishline.rules.text import count_text, names_text
 MIB = 1024 * 1024
 PROOF_LIMIT_BYTES = 32 * MIB
 FILE_LIMIT_BYTES = 64 * MIB
-BUNDLE_LIMIT_BYTES = 512 * MIB  # of the zip, and of all that is in it
-FILES_LIMIT = 110  # a proof, a claim, and as many run logs as a submission may have
+BUNDLE_LIMIT_BYTES = 512 * MIB  # Of the zip, and of its unpacked content.
+FILES_LIMIT = 110  # A proof, a claim, and the most run logs of a submission.
 END_BYTES = 22  # The end of a zip without a comment.
 # A RuntimeError is an encrypted file.
 UNREADABLE = (BadZipFile, EOFError, OSError, RuntimeError, ValueError, struct.error, zlib.error)
@@ -62,7 +62,7 @@ class Bundle:
 
 
 def read_bundle(content: bytes) -> Bundle:
-    """The bundle in these bytes: a zip, or the JSON alone. Raises RuleError."""
+    """Read a zip, or the JSON of a proof. Raises RuleError."""
     if len(content) > BUNDLE_LIMIT_BYTES:
         raise RuleError("too large", expected=f"at most {BUNDLE_LIMIT_BYTES} bytes")
     if not content.startswith(b"PK"):
@@ -77,7 +77,7 @@ def read_bundle(content: bytes) -> Bundle:
 
 
 def _unpack(content: bytes) -> dict[str, bytes]:
-    """The files of a zip by name, within the limits. The signed subjects pin the bytes of each."""
+    """Return the files of a zip by name, within the limits. The signed subjects pin their bytes."""
     if content[-END_BYTES:][:4] != b"PK\5\6":
         expected = "a proof bundle, with nothing behind its end"
         raise RuleError("not a readable zip", expected=expected)
@@ -115,7 +115,7 @@ def _unpack(content: bytes) -> dict[str, bytes]:
 
 @dataclass(frozen=True)
 class Checked:
-    """Every check of a bundle, and its document as far as it could be read."""
+    """All checks of a bundle, and its document as far as it could be read."""
 
     checks: list[Check]
     document: Mapping[str, Any]
@@ -126,14 +126,10 @@ class Checked:
 
 
 def check_bundle(content: bytes, keys: Sequence[bytes]) -> Checked:
-    """Check a proof with the keys to trust.
-
-    A check that leaves nothing to go on with is the last.
-    """
+    """Check a proof with the keys to trust. The last check may end it early."""
     checks: list[Check] = []
 
     def step(name: str, compared: str, make: Callable[[], Made]) -> Made | None:
-        """Make something, and add the check. None if it fails."""
         try:
             made = make()
         except RuleError as error:
@@ -164,7 +160,7 @@ def check_bundle(content: bytes, keys: Sequence[bytes]) -> Checked:
 
 
 def _check_signed(envelope: Envelope, keys: Sequence[bytes]) -> Iterator[Check]:
-    """Two checks: each signature by a trusted key is that key's, and there is one."""
+    """Check that each trusted signature is valid, and that there is one."""
     known = {key_id_of(key): key for key in keys}
     named = [each for each in envelope.signatures if each.keyid in known]
     why = "" if named else "no trusted key to check it with"
@@ -181,7 +177,7 @@ def _check_signed(envelope: Envelope, keys: Sequence[bytes]) -> Iterator[Check]:
 
 
 def read_keys(path: Path) -> list[bytes]:
-    """The public keys in a file: one in hex, or the JSON of /api/v1/keys. Raises CliError."""
+    """Read a file with one public key in hex, or the JSON of /api/v1/keys. Raises CliError."""
     try:
         with path.open("rb") as file:
             text = file.read(KEY_FILE_LIMIT_BYTES).decode()
@@ -195,7 +191,7 @@ def read_keys(path: Path) -> list[bytes]:
 
 
 def keys_in(view: Mapping[str, Any]) -> list[bytes]:
-    """The public keys a server lists. Raises ValueError, KeyError or TypeError."""
+    """Return the public keys of a server. Raises ValueError, KeyError or TypeError."""
     return [_key(item["public_key"]) for item in view["keys"]]
 
 
@@ -207,9 +203,9 @@ def _key(text: str) -> bytes:
 
 
 def check_export(folder: Path, keys: Sequence[bytes]) -> Checked:
-    """Check an export with the keys to trust: signature, signer, each file, no other.
+    """Check an export with the keys to trust: signature, signer, and its exact files.
 
-    Raises CliError for a path that is not an export, or cannot be read.
+    Raises CliError for an unreadable path or other content.
     """
     try:
         document = read_json((folder / MANIFEST).read_bytes(), file=MANIFEST)
@@ -229,7 +225,7 @@ def check_export(folder: Path, keys: Sequence[bytes]) -> Checked:
 
 
 def _check_manifest(document: Mapping[str, Any], keys: Sequence[bytes]) -> Iterator[Check]:
-    """Two checks: a manifest is as it was signed, and one of `keys` signed it."""
+    """Check that a manifest is as signed, and that one of `keys` signed it."""
     found = document.get("signature")
     signature = found if isinstance(found, Mapping) else {}
     why = ""
@@ -255,7 +251,7 @@ def _check_contents(folder: Path, document: Mapping[str, Any]) -> Iterator[Check
     wrong = []
     for name, expected in sorted(listed.items()):
         path = folder / name
-        # A signed name leads nowhere else, whatever its signer wrote.
+        # A signed name stays inside the folder, even if its signer is hostile.
         if path.resolve().is_relative_to(folder.resolve()) and path.is_file():
             with path.open("rb") as file:
                 if hashlib.file_digest(file, "sha256").hexdigest() == expected:
@@ -270,5 +266,4 @@ def _check_contents(folder: Path, document: Mapping[str, Any]) -> Iterator[Check
 
 
 def _check(name: str, compared: str, why: str) -> Check:
-    """A check that failed if there is a reason why."""
     return Check(name, "fail" if why else "pass", compared, why)

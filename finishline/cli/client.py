@@ -1,4 +1,4 @@
-"""The server's API as the commands need it: one sentence and one exit code for each failure."""
+"""Connect commands to the server's API: one sentence and one exit code for each failure."""
 
 import sys
 import time
@@ -19,13 +19,12 @@ View = dict[str, Any]
 
 
 def _wait(seconds: float) -> None:
-    """Wait as long as the server asks, with a message at a terminal."""
     if sys.stderr.isatty():
         sys.stderr.write(f"The server is busy; retrying in {seconds:.0f} s.\n")
     time.sleep(seconds)
 
 
-# Python raises these, and no subclass, where an answer has for example a text for a number.
+# Python raises exactly these where an answer has for example a text for a number.
 OF_OTHER_TYPES = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 WHEN_TOLD = Retries(count=5, pause=_wait, only_told=True)
 VERSION_HEADER = "Finishline-Version"
@@ -34,9 +33,8 @@ VERSION_HEADER = "Finishline-Version"
 class ServerClient(Transport):
     """A connection to one server.
 
-    Without a token it takes that of the login to this address. Errors are raised at once.
-    It waits only if the server asks for it, for a minute at the most.
-    An answer that the code inside `with` can't use is a CliError, too.
+    Without a token it takes the login's to this address. It waits only where the server asks for
+    it, for a minute at most. An answer that the code inside `with` can't use is a CliError, too.
     """
 
     _has_answered = False
@@ -67,7 +65,7 @@ class ServerClient(Transport):
             ) from wrong
 
     def _require_success(self, answer: httpx2.Response) -> None:
-        """Raise the error that a response reports, or that another program sent it."""
+        """Raise the error of a response, or say that another program sent it."""
         is_ours = VERSION_HEADER in answer.headers
         # A proxy answers for a server that is down.
         if not is_ours and answer.status_code < HTTPStatus.INTERNAL_SERVER_ERROR:
@@ -81,5 +79,5 @@ class ServerClient(Transport):
 
 
 def connect(*, timeout: httpx2.Timeout = TIMEOUT, retries: Retries = WHEN_TOLD) -> ServerClient:
-    """A connection to the server that the flags of the root, or else a login, name."""
+    """Connect to the server of the root's flags, else of a login."""
     return ServerClient(ROOT.server, ROOT.token, timeout=timeout, retries=retries)

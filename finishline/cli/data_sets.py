@@ -1,4 +1,4 @@
-"""`finishline benchmark fetch`: the files that a reference trains on, on this machine."""
+"""Fetch the files that a reference trains on: `finishline benchmark fetch`."""
 
 import time
 from collections.abc import Iterator
@@ -15,9 +15,9 @@ SECONDS_BETWEEN_LINES = 2.0
 
 
 def fetch_data(screen: Screen, act: str, named: str, data: Path, folder: Path | None) -> ExitCode:
-    """Fetch the missing files, where their licence allows it, or only `check` those here.
+    """Fetch the missing files, where their licence allows it, or only `check` them.
 
-    A download that stopped goes on where it was. Every file is compared with its published hash.
+    A stopped download continues. Each file is compared with its published hash.
     """
     require_training_packages("benchmark fetch")
     _, benchmark = find_benchmark(named, folder)
@@ -47,7 +47,6 @@ def fetch_data(screen: Screen, act: str, named: str, data: Path, folder: Path | 
 
 
 def _lines(found: dict[str, Any]) -> Iterator[str]:
-    """A file's state with its path and hash, and the expected state of an unusable file."""
     usable = found["state"] in {"as published", "here"}
     words = [
         f"{found['path']}: {found['state']}",

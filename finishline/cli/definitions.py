@@ -1,4 +1,4 @@
-"""Benchmark definitions of a command: shipped ones, a folder's, a file's and a server's."""
+"""Find benchmark definitions for a command: shipped ones, a folder's, a file's and a server's."""
 
 import json
 from pathlib import Path
@@ -24,9 +24,9 @@ LARGEST_DEFINITION_BYTES = 16 * 1024 * 1024
 
 
 def read_benchmarks(given: Path | None, *, wanted: str | None = None) -> dict[str, Benchmark]:
-    """The definitions of the folders, and those of published archives. Raises CliError.
+    """Read the definitions of the folders and of published archives. Raises CliError.
 
-    The archives' 107 definitions are left out where the folders define the one that is `wanted`.
+    The archives' 107 definitions are left out where the folders define `wanted`.
     """
     found: dict[str, Benchmark] = {}
     try:
@@ -50,7 +50,7 @@ def _unreadable(error: OSError, hint: str) -> CliError:
 
 
 def find_benchmark(name: str, given: Path | None) -> tuple[Path, Benchmark]:
-    """A benchmark by its id in the folders, or by the path of its file. Raises CliError."""
+    """Find a benchmark by its id in the folders, or by the path of its file. Raises CliError."""
     folders = folders_of(given)
     places = [Path(name)] if name.endswith(".toml") else [each / f"{name}.toml" for each in folders]
     path = next((place for place in places if place.is_file()), None)
@@ -73,17 +73,17 @@ def find_benchmark(name: str, given: Path | None) -> tuple[Path, Benchmark]:
 
 
 def download_definition(server: "ServerClient", benchmark_id: str) -> tuple[bytes, Benchmark]:
-    """A server's definition, its bytes and parsed. Raises CliError, RuleError."""
+    """Download a definition: its bytes, and parsed. Raises CliError, RuleError."""
     from finishline.cli.client import segment
 
     path = f"/benchmarks/{segment(benchmark_id)}.toml"
     content = server.download(path, limit_bytes=LARGEST_DEFINITION_BYTES)
-    # The file's name is the id that it must have.
+    # The file's name is the required id.
     return content, parse_benchmark(content, file=f"{benchmark_id}.toml")
 
 
 def download_files(server: "ServerClient", benchmark: Benchmark) -> dict[str, bytes]:
-    """The files that a server's definition pins, by name. Raises CliError."""
+    """Download the files that a definition pins, by name. Raises CliError."""
     from finishline.cli.client import segment
 
     pinned = benchmark.trainings.files if benchmark.trainings is not None else {}
@@ -101,9 +101,9 @@ def with_server_definitions(
     *,
     only: str | None = None,
 ) -> dict[str, Benchmark]:
-    """The definitions and those that only a server has, or that one of them. Raises CliError.
+    """Add the definitions that only the server has, or just one. Raises CliError.
 
-    A benchmark that the server does not have either is left to the rules, which list the known.
+    The rules report a benchmark that the server lacks too, and list the known ones.
     """
     if url is None or only in benchmarks:
         return benchmarks
@@ -122,7 +122,7 @@ def with_server_definitions(
 
 
 def benchmark_named_in(claim: bytes) -> str | None:
-    """The benchmark that a submission's JSON names. None where it names none."""
+    """Return the benchmark that a submission's JSON names, if any."""
     try:
         document = json.loads(claim)
     except (ValueError, RecursionError):

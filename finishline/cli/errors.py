@@ -1,4 +1,4 @@
-"""Failure of a command: one sentence and one exit code."""
+"""Fail a command with one sentence and one exit code."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -22,7 +22,7 @@ INTERRUPTION = "Interrupted by Ctrl-C."
 
 
 class ExitCode(IntEnum):
-    """Meanings of every command's exit code."""
+    """Exit codes of all commands."""
 
     OK = 0
     REFUSED = 1
@@ -46,7 +46,7 @@ EXIT_CODES: dict[type[FinishlineError], ExitCode] = {
 
 
 class CliError(Exception):
-    """A command cannot go on. `message` is one sentence with the remedy."""
+    """A command has to stop. `message` is one sentence with the remedy."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class CliError(Exception):
         super().__init__(message)
 
     def document(self) -> dict[str, Any]:
-        """The error as the JSON that --json writes to stderr."""
+        """Return the error as the JSON that --json writes to stderr."""
         return {
             "error": {
                 "exit_code": int(self.exit_code),
@@ -73,13 +73,11 @@ class CliError(Exception):
 
 
 class UsageError(CliError):
-    """The command was called with wrong arguments."""
-
     def __init__(self, message: str) -> None:
         super().__init__(message, exit_code=ExitCode.USAGE)
 
 
-# The next step after an error, where the server cannot know it.
+# The next step after an error, where the server can't know it.
 HINTS: dict[type[FinishlineError], str] = {
     NotSignedIn: "Log in with `finishline login URL`, or set FINISHLINE_TOKEN to a valid token.",
     NotAllowed: "`finishline account` shows your role.",
@@ -90,7 +88,7 @@ HINTS: dict[type[FinishlineError], str] = {
 
 
 def cli_error(error: FinishlineError) -> CliError:
-    """The error of a command for one of the client, with the next step at a terminal."""
+    """Turn an error of the client into a command's, with the next step at a terminal."""
     hint = HINTS.get(type(error))
     message = f"{error.detail.removesuffix('.')}. {hint}" if hint else error.detail
     code = EXIT_CODES.get(type(error), ExitCode.REFUSED)
@@ -98,7 +96,7 @@ def cli_error(error: FinishlineError) -> CliError:
 
 
 def require_server(command: str) -> None:
-    """Raise CliError unless finishline-server is installed beside this command."""
+    """Raise CliError unless finishline-server is installed too."""
     if installed_server() is None:
         raise server_missing(command)
 

@@ -1,4 +1,4 @@
-"""Lists of the server as tables: one line of columns for each kind of thing."""
+"""Show lists of the server as tables: one line of columns for each kind of thing."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -28,8 +28,8 @@ from finishline.rules.text import count_text
 class Listing(NamedTuple):
     """Columns between bars: `>` if they are figures, a heading, `=`, a field, `:` and its format.
 
-    A field with braces is a template of several. A format that begins with a digit is a number
-    with so many decimals, and its unit. `spare` columns are left out of a narrow terminal.
+    A field with braces is a template of several. A format that begins with a digit is a number of
+    decimals with a unit. `spare` columns are left out of a narrow terminal.
     """
 
     columns: str
@@ -182,7 +182,7 @@ TABLES = {
 def table_of(
     name: str, items: Iterable[View], *, spare: tuple[str, ...] | None = None
 ) -> RenderableType:
-    """The items as a table of TABLES, or its sentence if there are no items."""
+    """Show the items as a table of TABLES, or its sentence if there are no items."""
     listing = TABLES[name]
     items = list(items)
     if listing.if_empty and not items:
@@ -246,18 +246,18 @@ def _runs(entry: View) -> str:
 
 
 def _name(name: object) -> Text:
-    """A name that is cut rather than folded where its column is narrow."""
+    """Return a name that is cut where its column is narrow."""
     return Text(or_dash(name), no_wrap=True, overflow="ellipsis")
 
 
 def _run(run: View | None) -> str:
-    """A run's seconds, or how it ended without any."""
+    """Return a run's seconds, else how it ended."""
     seconds = (run or {}).get("seconds")
     return or_dash((run or {}).get("ending")) if seconds is None else seconds_text(seconds)
 
 
 def _scored_time(record: View) -> str:
-    """The time of a scored training, or the latency of an inference."""
+    """Return the time of a scored training, or the latency of an inference."""
     if record.get("latency_ms") is not None:
         return number_text(record["latency_ms"], digits=3, unit=" ms")
     return seconds_text(record.get("tta_seconds", record.get("olympic_mean_seconds")))

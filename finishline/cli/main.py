@@ -51,7 +51,7 @@ FLAGS = {"--json": "as_json", "--url": "url", "--token": "token"}
 
 
 def split_flags(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The flags of the root in a command line, and its other words."""
+    """Split a command line into the flags of the root and the other words."""
     flags, others = list[str](), list[str]()
     left = iter(words)
     for word in left:
@@ -67,7 +67,7 @@ def split_flags(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 class Commands(TyperGroup):
-    """The commands by name. Each is empty until its first use, when its module is imported."""
+    """The commands by name. The first use of a command imports its module."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
@@ -85,7 +85,7 @@ class Commands(TyperGroup):
         return [name for name in self.commands if COMMANDS[name] or name in added]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """A command, None for an unknown name. Raises CliError without the server it needs."""
+        """Load a command, None for an unknown name. Raises CliError without the server it needs."""
         return _load(cmd_name) if cmd_name in self.commands else None
 
 
@@ -149,11 +149,11 @@ def _show_version(asked: bool) -> None:
 @app.callback()
 def options(
     as_json: Annotated[
-        bool, Option("--json", help="Write one JSON document to stdout and nothing else.")
+        bool, Option("--json", help="Write a single JSON document to stdout.")
     ] = False,
     url: Annotated[
         str | None,
-        Option(help="Address of the server (default: FINISHLINE_URL, else that of the login)."),
+        Option(help="Address of the server (default: FINISHLINE_URL, else the login's)."),
     ] = None,
     token: Annotated[
         str | None, Option(envvar="FINISHLINE_TOKEN", help="API token (fl_...).")
@@ -189,7 +189,7 @@ def main(arguments: Sequence[str] | None = None, command: typer.Typer = app) -> 
         sys.stderr.write(f"{INTERRUPTION}\n")
         return INTERRUPTED
     except SystemExit as ended:
-        # Typer and Rich end the process with 1 where nobody reads their output.
+        # Typer and Rich end the process with 1 when the reader of their output is gone.
         if not isinstance(ended.__context__, BrokenPipeError):
             raise
         return _stop_writing()
@@ -214,12 +214,12 @@ def main(arguments: Sequence[str] | None = None, command: typer.Typer = app) -> 
 
 @cache
 def _built(command: typer.Typer) -> Callable[..., Any]:
-    """The tree of commands, which takes 30 ms to build."""
+    """Build the tree of commands, which takes 30 ms."""
     return typer.main.get_command(command)
 
 
 def _stop_writing() -> int:
-    """The exit code where the reader of the output, for example `head`, has seen enough."""
+    """Return the exit code after the reader of the output, for example `head`, has left."""
     with suppress(OSError, ValueError):  # Python would flush it once more as it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return int(ExitCode.OK)
@@ -238,13 +238,13 @@ def _cli_error(error: Exception) -> CliError:
         part = error.object[error.start : error.end]
         return UsageError(f"Invalid argument: {part!r} can't be written in {error.encoding}.")
     if isinstance(error, typer.TyperException):
-        # Pydantic begins a message of its own so.
+        # Pydantic begins its messages so.
         message = " ".join(error.format_message().split()).replace("Value error, ", "")
         if message and not message.endswith((".", "?")):
             message += "."
         asked = getattr(getattr(error, "ctx", None), "command_path", "finishline")
         return UsageError(f"{message} See `{asked} --help`.".strip())
-    if isinstance(error, OSError):  # Of a file that no command foresaw, or of the output.
+    if isinstance(error, OSError):  # Of a file that a command did not expect, or of the output.
         if error.filename is None:
             return CliError(f"Cannot use the output ({error.strerror or error}).")
         what = f"Cannot use {error.filename} ({error.strerror or error})"
@@ -253,7 +253,7 @@ def _cli_error(error: Exception) -> CliError:
 
 
 def _on_terminate(number: int, frame: FrameType | None) -> None:
-    """End as an exception does, so that every child is ended on the way out."""
+    """Raise, so that every child is ended on the way out."""
     raise SystemExit(TERMINATED)
 
 

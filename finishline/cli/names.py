@@ -1,11 +1,11 @@
-"""The names of the command: its panels, earlier names and examples."""
+"""Names of the command: its panels, earlier names and examples."""
 
 from pathlib import Path
 
 from finishline.cli.errors import UsageError
 from finishline.rules.text import near_miss
 
-# Each panel of the help, with its commands and where they are. A command without a place comes
+# Each panel of the help, with its commands and their places. A command with an empty place comes
 # with finishline-server, by its entry point `finishline.commands`.
 PANELS = {
     "Take part": {
@@ -62,7 +62,7 @@ webhook enable: account webhook set ID enable | webhook: account webhook
 
 
 def renamed(words: list[str]) -> UsageError | None:
-    """Name the successor of an earlier name that the words begin with, or nearly do."""
+    """Name the successor of an earlier name that begins the words, spelled almost right."""
     names = (each.strip() for line in RENAMED.splitlines() for each in line.split("|"))
     new = dict(each.split(": ") for each in names if each)
     now = [name for panel in PANELS.values() for name in panel]
@@ -77,7 +77,7 @@ def renamed(words: list[str]) -> UsageError | None:
 
 
 def examples_of(name: str) -> str:
-    """Two calls of a command, as the end of its help."""
+    """Return two calls of a command, as the end of its help."""
     lines = (Path(__file__).parent / "examples.txt").read_text().splitlines()
     calls = dict(line.split(":", 1) for line in lines).get(name)
     if calls is None:

@@ -18,7 +18,7 @@ Function = Callable[..., int]
 
 @dataclass
 class Root:
-    """The flags of the root, as the command in progress was called."""
+    """Flags of the root in the current call."""
 
     as_json: bool = False
     url: str | None = None
@@ -26,7 +26,7 @@ class Root:
 
     @property
     def known_server(self) -> str | None:
-        """Address that --url, the environment or a login names."""
+        """Return the address in --url, the environment or a login."""
         if named := self.url or os.environ.get("FINISHLINE_URL"):
             return named
         try:

@@ -1,4 +1,4 @@
-"""Benchmarks and code in folders: begun from a template, found, read, laid out for a sandbox."""
+"""Benchmarks and code in folders: write, find and read them, and lay them out for a sandbox."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -36,7 +36,7 @@ SUFFIX = ".example"
 def read_files(
     folder: Path, what: str, command: str, **limits: int
 ) -> tuple[dict[str, bytes], list[RuleError]]:
-    """The files of code or of a benchmark, and their problems. Raises CliError."""
+    """Read the files of code or of a benchmark, and their problems. Raises CliError."""
     if not folder.is_dir():
         found = "is a file" if folder.is_file() else "is not here"
         inside = f", such as {folder.parent.resolve()}" if folder.is_file() else ""
@@ -51,17 +51,14 @@ def read_files(
 
 
 def read_own_folder(folder: Path) -> tuple[dict[str, bytes], list[RuleError]]:
-    """The definition and the other files of a folder that may be pinned. Raises CliError.
-
-    A README and hidden files are no part of a benchmark.
-    """
+    """Read a folder's definition and the files it may pin. Raises CliError."""
     limits = {"most_files": MOST_FILES, "most_bytes": LARGEST_BYTES}
     files, problems = read_files(folder, "benchmark", "benchmark init", **limits)
     return {name: content for name, content in files.items() if belongs(name)}, problems
 
 
 def open_own_benchmark(folder: Path) -> tuple[OwnBenchmark, list[str]]:
-    """The benchmark in a folder, and its files that are not pinned.
+    """Open the benchmark in a folder. Returns its unpinned files too.
 
     Raises CliError with every rule that it breaks.
     """
@@ -81,7 +78,7 @@ def open_own_benchmark(folder: Path) -> tuple[OwnBenchmark, list[str]]:
 
 
 def broken(folder: Path, problems: list[RuleError], what: str = "benchmark") -> CliError:
-    """The error for a benchmark that breaks rules: each with file, line, field, expected."""
+    """Return an error with each problem's file, line, field and expected value."""
     hint = ""
     if any(each.field == "trainings.files" for each in problems):
         command = f"finishline benchmark check {quote(str(folder))} --write"
@@ -93,10 +90,10 @@ def broken(folder: Path, problems: list[RuleError], what: str = "benchmark") -> 
 
 
 def find_tasks(given: Path | None, code: Path | None = None) -> dict[str, Path]:
-    """Definitions of benchmarks with a task, by id.
+    """Find definitions of benchmarks with a task, by id.
 
-    Those of the folders and of this one, as NAME.toml beside NAME/ or as NAME/benchmark.toml. And
-    the benchmark that the code is the reference of.
+    Looks in the folders and here, for NAME.toml next to NAME/ or for NAME/benchmark.toml. Also
+    finds the benchmark whose reference is this code.
     """
     found: dict[str, Path] = {}
     for folder in [Path(), *folders_of(given)]:
@@ -121,9 +118,9 @@ def _id_of(path: Path) -> str:
 
 
 def read_task(path: Path) -> tuple[Benchmark, dict[str, bytes]]:
-    """A definition with a task, and all files for a box: NAME.toml, NAME/task.py and the others.
+    """Read a definition with a task, and its files as a sandbox needs them.
 
-    Raises CliError, also where a file is not the one that the definition pins.
+    Raises CliError, also for a file that differs from the pinned one.
     """
     own = path.name == FILE
     try:
@@ -147,13 +144,16 @@ def read_task(path: Path) -> tuple[Benchmark, dict[str, bytes]]:
 
 
 def laid_out(name: str, content: bytes, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Files of a benchmark as a sandbox reads them: the definition beside the folder."""
+    """Lay out files for a sandbox: the definition next to its folder."""
     return {f"{name}.toml": content} | {f"{name}/{each}": files[each] for each in files}
 
 
 @contextmanager
 def definition_file(name: str, files: Mapping[str, bytes]) -> Iterator[Path]:
-    """The definition in a temporary folder with these files, readable by a sandbox's own user."""
+    """Write these files to a temporary folder for the sandbox's user.
+
+    Yields the definition's path.
+    """
     with package_folder(files) as folder:
         yield folder / f"{name}.toml"
 

@@ -1,4 +1,4 @@
-"""Child processes that end with their parent, their events, and a training as one of them."""
+"""Start child processes that end with their parent, read their events, and train in one."""
 
 import contextlib
 import ctypes
@@ -28,7 +28,7 @@ Stream = int | IO[bytes]
 
 
 def python_module(module: str, *arguments: str) -> list[str]:
-    """The command that runs an installed module; -P keeps the current folder from shadowing it."""
+    """Return the command for an installed module. -P keeps the current folder from shadowing it."""
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
@@ -40,10 +40,10 @@ def spawn(
     stderr: Stream | None = None,
     death_signal: signal.Signals = signal.SIGTERM,
 ) -> "subprocess.Popen[bytes]":
-    """Start a process in a session of its own, with nothing on its standard input.
+    """Start a process in a new session, with an empty standard input.
 
-    On Linux it gets `death_signal` when the thread that started it ends, however it ends. So
-    start it from the main thread.
+    On Linux it gets `death_signal` when the thread that started it ends, however it ends. So start
+    it from the main thread.
     """
     return subprocess.Popen(
         list(command),
@@ -68,7 +68,7 @@ def _die_with_parent(parent_pid: int, death_signal: signal.Signals) -> Callable[
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:
-    """Signal every process in the group that `pid` leads. It may have ended already."""
+    """Signal every process in the group of `pid`. It may have ended already."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, number)
 
@@ -88,7 +88,7 @@ def child_events(command: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield the events of a child process, which writes each as a line with a JSON object.
 
     The last is of kind `exit`, with the `code` and the last line that the child `said` on standard
-    error. Other lines are skipped. The child ends when the caller stops asking.
+    error. Other lines are skipped. The child ends when the caller stops iterating.
     """
     said = ""
     with tempfile.TemporaryFile() as errors:
@@ -110,13 +110,13 @@ def child_events(command: Sequence[str]) -> Iterator[dict[str, Any]]:
     yield {"kind": "exit", "code": code, "said": said.removeprefix("error: ")}
 
 
-# Programs of a worker's box, and the meanings of their exit codes.
+# Programs of a worker's sandbox, and the meanings of their exit codes.
 TRAIN, TRY_TASK = "worker.sandbox.local", "worker.sandbox.trial"
 FAILED = {2: ExitCode.REFUSED, 3: ExitCode.NOT_VERIFIED, 4: ExitCode.SERVER}
 
 
 def box_events(program: str, arguments: list[str]) -> Iterator[dict[str, Any]]:
-    """Events of a box's program, the last of kind `exit`. Raises CliError if it could not begin."""
+    """Yield a sandbox's events, the last of kind `exit`. Raises CliError if it could not begin."""
     for event in child_events(python_module(program, *arguments)):
         if event.get("kind") == "exit" and (code := event["code"]) not in (0, 3):
             why = event["said"] or f"exit code {code}"
@@ -161,7 +161,7 @@ class Training:
 
 
 def read_settings(settings: Sequence[str]) -> dict[str, float]:
-    """The settings by name. Raises CliError unless each is NAME=VALUE with a number."""
+    """Return the settings by name. Raises CliError unless each is NAME=VALUE with a number."""
     found = {}
     for setting in settings:
         name, _, value = setting.partition("=")
@@ -178,7 +178,7 @@ def read_settings(settings: Sequence[str]) -> dict[str, float]:
 
 
 def require_seeds(first: int | None, runs: int, *, most: int) -> None:
-    """Raise CliError if the last of the seeds that count up from the first is beyond `most`."""
+    """Raise CliError if the last of the consecutive seeds is beyond `most`."""
     if first is not None and first + runs - 1 > most:
         limit = "32 bits, as torch and numpy use" if most < MAX_SEED else "63 bits, as a log holds"
         raise UsageError(
@@ -188,7 +188,7 @@ def require_seeds(first: int | None, runs: int, *, most: int) -> None:
 
 
 def require_training_packages(command: str) -> None:
-    """Raise CliError with the install command if a package that a training needs is missing."""
+    """Raise CliError with the install command if a package for training is missing."""
     require_server(command)
     for module, package in (("torch", "torch"), ("sklearn", "scikit-learn")):
         if importlib.util.find_spec(module) is None:
@@ -200,10 +200,10 @@ def require_training_packages(command: str) -> None:
 
 
 def train_reference(training: Training) -> Iterator[dict[str, Any]]:
-    """The events of the training while it runs. Its files are in `training.out` afterwards.
+    """Yield the events of the training while it runs. It writes to `training.out`.
 
-    Raises CliError with the last line the training wrote if it fails. The training ends when the
-    caller stops asking for events.
+    Raises CliError with the last line of a failed training. The training ends when the caller stops
+    iterating.
     """
     for event in child_events(training.command()):
         if "kind" in event and "run" in event:

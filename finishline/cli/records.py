@@ -35,14 +35,14 @@ from finishline.rules.text import count_text
 
 
 def find_in(path: Path) -> Found:
-    """Find the submissions at a path. Raises CliError if it is not there."""
+    """Find the submissions at a path. Raises CliError if it is absent."""
     return find_scorable(open_archive(path), asked_for_file=not path.is_dir())
 
 
 def open_archive(path: Path) -> Archive:
-    """List the files at a path. Raises CliError if it is not there.
+    """List the files at a path. Raises CliError if it is absent.
 
-    Compressed files are not read, and told on stderr.
+    Compressed files are skipped and listed on stderr.
     """
     try:
         root = path.resolve(strict=True)
@@ -64,9 +64,9 @@ def open_archive(path: Path) -> Archive:
 
 
 def _walk(root: Path, compressed: list[str]) -> Iterator[ArchiveFile]:
-    """Every file below a folder with a name that counts, in order. Links are never followed.
+    """Yield every file with a known suffix below a folder, in order. Links are never followed.
 
-    Compressed ones are added to `compressed` instead.
+    Compressed files go to `compressed` instead.
     """
     for folder, folders, names in os.walk(root):
         place = Path(folder).parts
@@ -95,7 +95,7 @@ def _file(path: str, place: Place, status: os.stat_result) -> ArchiveFile:
 
 
 def _outside(place: Place, root: Path | None) -> ArchiveFile | None:
-    """A file that was not listed because it lies elsewhere. Files below `root` are listed."""
+    """Return a file outside `root`, which the listing leaves out. Files below `root` are listed."""
     if root is not None and place[: len(root.parts)] == root.parts:
         return None
     path = Path(*place)
@@ -120,7 +120,7 @@ def _read(file: ArchiveFile, chunk_bytes: int) -> Iterator[bytes]:
         while chunk := os.read(opened, size):
             yield chunk
             if len(chunk) < size:
-                return  # A regular file gives less than was asked for at its end alone.
+                return  # Only the end of a regular file gives less than `size`.
     except OSError as error:
         raise _unreadable(file, error) from error
     finally:
@@ -159,7 +159,7 @@ def csv_lines(records: Iterable[Record], columns: Iterable[str] = COLUMNS) -> It
 
 
 def flat_csv_lines(records: Iterable[Record]) -> Iterable[str]:
-    """CSV with the columns of the first record, its problems counted."""
+    """Write CSV with the columns of the first record, its problems counted."""
     records = list(records)
     names = [name for name in records[0] if name != "problems"]
     return csv_lines(records, (*names, "errors", "warnings", "first_problem"))
@@ -174,7 +174,7 @@ URL_COLUMNS = ("details_url", "code_url")
 
 
 def summary_lines(records: Iterable[Record]) -> Iterable[str]:
-    """MLCommons' summary of a round: a row for each system, with the minutes of its benchmarks.
+    """Write MLCommons' summary of a round: a row for each system, with minutes by benchmark.
 
     A set that breaks a rule has no minutes. DAWNBench, MLPerf HPC and loose logs are left out.
     """
@@ -231,7 +231,7 @@ def record_table(records: Iterable[Record], name: str = "scores") -> RenderableT
 
 
 def problem_text(problem: Mapping[str, Any]) -> str:
-    """A problem as one line: severity, place, fault and expectation."""
+    """Format a problem as one line: severity, place, fault and expectation."""
     place = problem["file"] or ""
     if problem["line"] is not None:
         place += f" line {problem['line']}"
@@ -242,7 +242,7 @@ def problem_text(problem: Mapping[str, Any]) -> str:
 
 
 def _flat(record: Record) -> Record:
-    """The record without tables in it: a row of the CSV, or of a table for people."""
+    """Flatten a record to a row of the CSV, or of a table for people."""
     problems = record["problems"]
     rcp = record.get("rcp") or {}
     return record | {
@@ -256,7 +256,7 @@ def _flat(record: Record) -> Record:
 
 
 def _cell(value: Any) -> str:
-    """A cell that no spreadsheet takes for a formula."""
+    """Write a cell that spreadsheets keep as text."""
     if isinstance(value, str):
         return f"'{value}" if value.startswith(FORMULA_SIGNS) else value
     if isinstance(value, dict | list):

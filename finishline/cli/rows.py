@@ -1,4 +1,4 @@
-"""Commands that send one request and show its answer: rows of a text in place of functions."""
+"""Commands that send one request and show its answer, declared as rows of a text."""
 
 import re
 from collections import ChainMap
@@ -83,12 +83,12 @@ def asks_server(function: Callable[..., int | None]) -> Function:
 
 
 def read_rows(text: str, groups: Mapping[str, str], words: Words) -> dict[str, typer.Typer]:
-    """The groups of a text, each with its commands, and the commands without a group.
+    """Return the groups of a text, each with its commands, and the commands without a group.
 
-    A row is a call such as `admin token add USER --days`, its request with the answer such as
-    `POST /tokens -> tokens`, and the help. The path takes the values that it names. The others are
-    the query or the body, if they were given. A path behind a bar is for --undo. The answer is the
-    name of lines or of a table, or a sentence.
+    A row is a call such as `admin token add USER --days`, its request with the answer such as `POST
+    /tokens -> tokens`, and the help. The path takes the values that it names. The others are the
+    query or the body, if they were given. A path behind a bar is for --undo. The answer is the name
+    of lines or of a table, or a sentence.
     """
     rows = {}
     if left := ROW.sub("", text).strip():
@@ -164,7 +164,7 @@ def _every_page(server: ServerClient, path: str, query: Given, field: str) -> Vi
 def _lines_by(answer: str) -> Lines:
     """Show a table, or a sentence with fields of the command and of the answer, its `view`.
 
-    A table is of the field with its name, or `from` another field, `from .` of the answer itself.
+    A table shows the field with its name, or `from` another field, `from .` the answer itself.
     """
     table, _, field = answer.partition(" from ")
     if table not in TABLES:

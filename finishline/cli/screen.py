@@ -13,12 +13,12 @@ from rich.text import Text
 
 from finishline.rules.table import MISLEADING
 
-# Output to a file or another program is neither wrapped nor cut.
+# Output to a file or another program keeps its long lines.
 WIDTH_WITHOUT_TERMINAL = 10_000
 
 
 class PlainConsole(Console):
-    """A console of whose texts a terminal gets no orders: titles, logs and names are strangers'."""
+    """A console that strips control characters from titles, logs and names of strangers."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -29,7 +29,7 @@ class PlainConsole(Console):
 
 
 def open_console(*, stderr: bool = False) -> Console:
-    """A console that prints texts as they are, because names and notes may hold brackets."""
+    """Open a console that prints brackets as they are, because names and notes may hold them."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else WIDTH_WITHOUT_TERMINAL
     return PlainConsole(
@@ -38,7 +38,7 @@ def open_console(*, stderr: bool = False) -> Console:
         markup=False,
         highlight=False,
         emoji=False,
-        # Neither colours nor bold, nor lines that are drawn again.
+        # Without colours, bold and lines that are drawn again.
         force_terminal=False if os.environ.get("NO_COLOR") else None,
     )
 
@@ -58,7 +58,7 @@ class Screen:
                 self.console.print(line, soft_wrap=whole)
 
     def answer(self, document: Any, lines: Iterable[RenderableType]) -> None:
-        """The command's answer: the document for programs, the lines for people."""
+        """Write the document for programs, or the lines for people."""
         if self.as_json:
             sys.stdout.write(json.dumps(document, indent=2) + "\n")
             sys.stdout.flush()
@@ -67,7 +67,7 @@ class Screen:
 
 
 def as_it_is(*parts: str | tuple[str, str]) -> Text:
-    """A line with a path to be copied: a terminal may fold it, no line end is put into it."""
+    """Return a line with a path to copy: only the terminal may fold it."""
     return Text.assemble(*parts, no_wrap=True)
 
 

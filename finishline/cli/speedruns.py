@@ -1,4 +1,4 @@
-"""Scores of speedruns: the records of NanoGPT, and logs that a pattern of yours reads."""
+"""Score speedruns: the records of NanoGPT, and logs that a pattern of yours reads."""
 
 import math
 import signal
@@ -22,7 +22,7 @@ EXAMPLE = r"--pattern 'step:(?P<step>\d+).*val_loss:(?P<quality>[\d.]+).*train_t
 
 
 def score_nanogpt(paths: list[Path], pattern: str | None, target: str | None) -> Iterator[Record]:
-    """The record of each folder with logs. Raises CliError if there is none."""
+    """Yield the record of each folder with logs. Raises CliError for a folder without logs."""
     try:
         compiled = NANOGPT if pattern is None else compile_pattern(pattern)
     except LogFormatError as error:
@@ -49,7 +49,7 @@ def score_nanogpt(paths: list[Path], pattern: str | None, target: str | None) ->
 
 
 def _target(text: str) -> Target:
-    """The target in `3.28` (at most), `<=3.28` or `>=94`."""
+    """Read a target such as `3.28` (at most), `<=3.28` or `>=94`."""
     direction: Direction = "higher" if text.startswith(">=") else "lower"
     try:
         value = float(text.removeprefix(">=").removeprefix("<="))
@@ -63,7 +63,7 @@ def _target(text: str) -> Target:
 
 @contextmanager
 def _limit(seconds: float, name: str) -> Iterator[None]:
-    """Stop a pattern that takes for ever. 0 sets no limit."""
+    """Stop an endless pattern. 0 sets no limit."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise CliError(

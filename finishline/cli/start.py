@@ -1,4 +1,4 @@
-"""The entry point of the command: Ctrl-C is a sentence while the rest is imported, too."""
+"""Enter the command: Ctrl-C is a sentence even while the rest is imported."""
 
 import sys
 from importlib import import_module

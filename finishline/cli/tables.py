@@ -22,14 +22,13 @@ UNIT_SIGNS = {"percent": " %", "fraction": "", "loss": "", "score": "", "nats/by
 
 
 def or_dash(value: object) -> str:
-    """A value as text, a dash where it is absent."""
     return ABSENT if value is None or value == "" else str(value)
 
 
 def quality_text(quality: float | None, unit: str, *, target: float | None = None) -> str:
-    """A quality in the unit of its benchmark: 97.50 %, 0.7500.
+    """Format a quality in the unit of its benchmark: 97.50 %, 0.7500.
 
-    With a target it has as many digits as tell the two apart: 97.496 % of 97.5 %.
+    With a target it has enough digits to tell the two apart: 97.496 % of 97.5 %.
     """
     if quality is None:
         return ABSENT
@@ -42,7 +41,7 @@ def quality_text(quality: float | None, unit: str, *, target: float | None = Non
 
 
 def seconds_text(seconds: float | None) -> str:
-    """Seconds with as many digits as say something: 0.853 s, 12.40 s, 341.0 s."""
+    """Format seconds with their significant digits: 0.853 s, 12.40 s, 341.0 s."""
     if seconds is None:
         return ABSENT
     digits = 3 if seconds < 10 else 2 if seconds < 100 else 1
@@ -50,17 +49,16 @@ def seconds_text(seconds: float | None) -> str:
 
 
 def time_text(seconds: float | None) -> str:
-    """A time as people read it: 1.29 s below a minute, else 0:01:05, rounded up."""
+    """Format a time for people: 1.29 s below a minute, else 0:01:05, rounded up."""
     return ABSENT if seconds is None else display_seconds(seconds)
 
 
 def number_text(value: float | None, *, digits: int = 1, unit: str = "") -> str:
-    """A number with a fixed count of digits, and its unit."""
     return ABSENT if value is None else f"{_fixed(value, digits)}{unit}"
 
 
 def cost_text(cost_usd: float | None) -> str:
-    """US dollars. Small amounts keep enough digits to differ."""
+    """Format US dollars. Small amounts keep enough digits to differ."""
     if cost_usd is None:
         return ABSENT
     if 0 < cost_usd < SMALLEST_COST:
@@ -73,7 +71,7 @@ def _fixed(value: float, digits: int) -> str:
 
 
 def minute(moment: str | None) -> str:
-    """A moment of the API to the minute, in UTC: 2026-12-01 09:00Z."""
+    """Format a moment of the API to the minute, in UTC: 2026-12-01 09:00Z."""
     if not moment:
         return ABSENT
     found = datetime.fromisoformat(moment)
@@ -103,7 +101,7 @@ def status_text(status: object) -> Text:
 
 
 def standing_text(view: View) -> Text:
-    """The evidence of a submission or of an entry of a board, with the check of a claim."""
+    """Name the evidence of a submission or row, with the check of its claim."""
     check = check_of_row(view)
     style = "contradicted" if check == "contradicted" else str(view.get("evidence", "claimed"))
     return Text(evidence_words(view), style=STATUS_STYLES.get(style, ""))
@@ -111,7 +109,7 @@ def standing_text(view: View) -> Text:
 
 GAP = 2
 READABLE = 11  # Characters of a name. Fewer are a column of dots.
-# Columns that give way on a narrow terminal. Figures and ids stay whole.
+# Columns that shrink on a narrow terminal. Figures and ids stay whole.
 WIDE = (
     "model", "system", "submitter", "processor", "compared", "reason", "reasons",
     "provider", "instance", "region", "source", "label",
@@ -123,8 +121,8 @@ WIDE = (
 class FittingTable:
     """A table without lines that leaves columns out until the others fit.
 
-    Columns that may wrap give way first, down to READABLE characters. Then the columns of `spare`
-    are left out, the first one first.
+    Columns that may wrap shrink first, down to READABLE characters. Then the columns of `spare` are
+    left out, the first one first.
     """
 
     columns: Sequence[Column]
@@ -135,7 +133,7 @@ class FittingTable:
         self.rows.append(cells)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The columns that fit, then a line that names the others."""
+        """Draw the columns that fit, then a line that names the others."""
         places, left_out = list(range(len(self.columns))), list[str]()
         for name in self.spare:
             if sum(map(self._least_width, places)) + GAP * (len(places) - 1) <= options.max_width:
@@ -152,7 +150,6 @@ class FittingTable:
             yield Text(f"Columns left out on a narrow terminal: {named}.", style="dim")
 
     def _least_width(self, place: int) -> int:
-        """The least width at which a column says something."""
         column = self.columns[place]
         longest = max((cell_len(str(row[place])) for row in self.rows), default=0)
         least = longest if column.no_wrap else min(longest, READABLE)
@@ -160,7 +157,7 @@ class FittingTable:
 
 
 def make_table(*columns: str, right: Sequence[str] = (), spare: Sequence[str] = ()) -> FittingTable:
-    """An empty table in our style. The columns of `right` are figures.
+    """Make an empty table in our style. The columns of `right` are figures.
 
     A narrow terminal leaves out the columns of `spare`, the first one first.
     """

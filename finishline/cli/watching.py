@@ -1,4 +1,4 @@
-"""A training while it runs, here or on a worker: bars in a terminal, elsewhere lines."""
+"""Watch a training, here or on a worker: bars in a terminal, elsewhere lines."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -23,7 +23,7 @@ Show = Callable[[View], None]
 
 
 def share_of_way(target: QualityTarget, quality: float | None) -> float:
-    """How much of the way to the target a quality is, from 0 to 1."""
+    """Return the share of the way to the target, from 0 to 1."""
     if quality is None:
         return 0.0
     near, far = quality, target.value
@@ -50,9 +50,9 @@ class RunProgress:
 class ReplayProgress:
     """A training of several runs, built up from its events.
 
-    `bands` is keyed by the number of the evaluation, from 1. `names` sets runs apart, each by
-    its index from 0: its side in a head-to-head, or that it is a control or a repeat. `step` names
-    the points of a run that are evaluated. A second attempt starts all over.
+    `bands` is keyed by the number of the evaluation, from 1. `names` says for a run, by its index
+    from 0, its side in a head-to-head, or "control" or "repeat". `step` names the evaluated points
+    of a run. A second attempt starts from zero.
     """
 
     target: QualityTarget
@@ -63,7 +63,7 @@ class ReplayProgress:
     runs: dict[int, RunProgress] = field(default_factory=dict)
 
     def take_event(self, event: View) -> RunProgress:
-        """Take in one ReplayEvent and return the run it belongs to as it is after it."""
+        """Apply one ReplayEvent, and return its run."""
         if event.get("attempt") != self.attempt:
             self.attempt = event.get("attempt")
             self.runs = {}
@@ -95,7 +95,7 @@ BAR_WIDTH = 16  # One run's line fits a terminal of 80 columns.
 
 @contextmanager
 def replay_screen(screen: Screen, progress: ReplayProgress) -> Iterator[Show]:
-    """Show the events of a training by the function that it yields, until the block ends."""
+    """Yield a function that shows an event of the training, until the block ends."""
     if screen.as_json or not screen.console.is_terminal:
         yield lambda event: _say(screen, progress, event)
         return
@@ -210,7 +210,7 @@ def _watch(
 
 
 def _names_of_runs(view: View) -> dict[int, str]:
-    """The sides of a head-to-head, and the runs that measure no time, by the index of the run."""
+    """Name the sides of a head-to-head, and the runs that measure no time, by run index."""
     sides = enumerate((view.get("head_to_head") or {}).get("order") or ())
     controls = dict.fromkeys(view.get("control_runs") or (), "control")
     return dict(sides) | controls | dict.fromkeys(view.get("repeat_runs") or (), "repeat")
@@ -227,7 +227,7 @@ def _table_of(event: ServerEvent) -> dict[str, Any]:
 
 
 def verdict_code(view: View) -> ExitCode:
-    """0 for a verified claim or a head-to-head with an answer, 4 if no worker could train."""
+    """Return 0 if verified or the head-to-head has an answer, 4 if every worker failed."""
     codes = {reason.get("code") for reason in view.get("reasons") or []}
     if view.get("state") == "failed" and codes == {"infrastructure"}:
         return ExitCode.SERVER

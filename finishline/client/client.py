@@ -1,4 +1,4 @@
-"""A connection to a server, with one method for each thing a program asks of it."""
+"""Connect to a server, with one method for each request of a program."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,9 +35,9 @@ ENDED = ("done", "failed", "cancelled")
 class Client:
     """A connection to one server. Use it as a context manager, or close it.
 
-    `url` and `token` are those of FINISHLINE_URL and FINISHLINE_TOKEN where they are not given,
-    else those of `finishline login`. Reading needs no token. Requests that are safe to repeat are
-    retried up to `retries` times if the server is down or asks to wait. Every method raises a
+    `url` and `token` come from FINISHLINE_URL and FINISHLINE_TOKEN by default, else from
+    `finishline login`. You can read without a token. Requests that are safe to repeat are retried
+    up to `retries` times if the server is down or asks to wait. Every method raises a
     FinishlineError.
     """
 
@@ -69,7 +69,6 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close every connection."""
         self._transport.close()
 
     def submit(
@@ -79,12 +78,12 @@ class Client:
         logs: Logs | None = None,
         hardware_class: str | None = None,
     ) -> SubmissionView:
-        """Send logs or code and return the submission as it was accepted.
+        """Send logs or code and return the accepted submission.
 
         `source` is a folder with a submission.json or a training.toml, the path of such a JSON, the
         JSON as a mapping with its `logs`, or the files of code by name. Code is measured on workers
-        of `hardware_class`, or of one with its environment. The same content is one submission
-        however often it is sent.
+        of `hardware_class`, or of a class with its environment. You can send the same content
+        again: it stays one submission.
         """
         code = files_of_code(source)
         if code is None:
@@ -94,20 +93,20 @@ class Client:
         return read_view(SubmissionView, accepted)
 
     def benchmarks(self) -> list[BenchmarkView]:
-        """Every benchmark of the server."""
+        """List the benchmarks of the server."""
         return self._get(BenchmarkList, "/benchmarks").benchmarks
 
     def benchmark(self, benchmark_id: str) -> BenchmarkView:
-        """One benchmark."""
+        """Get one benchmark."""
         return self._get(BenchmarkView, f"/benchmarks/{segment(benchmark_id)}")
 
     def board(self, benchmark_id: str, **filters: object) -> Board:
-        """A benchmark's leaderboard: its first page, and on iteration all the others.
+        """Get a benchmark's leaderboard: its first page, and on iteration all the others.
 
-        With `limit`, `page` or `cursor` it is one page alone.
-        The filters are those of the board's address: division, round, metric, status, q, sort,
-        order, limit, page, cursor, clock, target, price, prices_on, hardware_class, framework,
-        date_from, date_to, withdrawn, evidence, check, accelerator, vendor, size, ids, best.
+        With `limit`, `page` or `cursor` you get one page. The filters are the same as in the
+        board's address: division, round, metric, status, q, sort, order, limit, page, cursor,
+        clock, target, price, prices_on, hardware_class, framework, date_from, date_to, withdrawn,
+        evidence, check, accelerator, vendor, size, ids, best.
         """
         path = f"/leaderboards/{segment(benchmark_id)}"
         board = self._get(Board, path, **filters)
@@ -116,32 +115,32 @@ class Client:
         return board.followed_by(lambda cursor: self._get(Board, path, **filters, cursor=cursor))
 
     def submission(self, submission_id: str) -> SubmissionView:
-        """A submission with its result, its runs and its verifications."""
+        """Get a submission with its result, its runs and its verifications."""
         return self._get(SubmissionView, _path(submission_id))
 
     def submissions(
         self, *, benchmark: str | None = None, package: str | None = None, page_size: int = 100
     ) -> Iterator[SubmissionView]:
-        """Every submission, newest first. Pages are asked for as they are needed.
+        """Yield every submission, newest first, page by page.
 
-        With `package` the entries of code submissions whose SHA-256 begins so.
+        `package` selects code submissions by the first digits of their SHA-256.
         """
         query = {"benchmark": benchmark, "package": package, "limit": page_size}
         for page in self._pages(SubmissionList, "/submissions", query):
             yield from page.submissions
 
     def runs(self, benchmark_id: str, *, page_size: int = 1000) -> Runs:
-        """Every run of a benchmark as a flat record, in the order in which they came."""
+        """Get every run of a benchmark as a flat record, in order of arrival."""
         path = f"/benchmarks/{segment(benchmark_id)}/runs.json"
         pages = self._pages(RunExport, path, {"limit": page_size})
         return Runs(run for page in pages for run in page.runs)
 
     def curve(self, submission: SubmissionView | str, run: int) -> CurveView:
-        """Every evaluation of a run (counted from 0)."""
+        """Get every evaluation of a run (counted from 0)."""
         return self._get(CurveView, f"{_path(submission)}/runs/{run}/curve")
 
     def log(self, submission: SubmissionView | str, run: int) -> bytes:
-        """The raw log of a run (counted from 0), byte for byte as it was sent."""
+        """Get the raw log of a run (counted from 0), byte for byte as it was sent."""
         path = f"{_path(submission)}/runs/{run}/log"
         return self._transport.download(path, limit_bytes=LOG_LIMIT_BYTES)
 
@@ -151,7 +150,7 @@ class Client:
         return self._get(SubmissionComparison, "/compare", submissions=",".join(ids))
 
     def withdraw(self, submission: SubmissionView | str, *, reason: str) -> SubmissionView:
-        """Withdraw a submission: it stays visible without a rank. Allowed to its submitter."""
+        """Withdraw a submission: it stays visible without a rank. Only its submitter may."""
         changed = self._transport.post(f"{_path(submission)}/withdrawal", {"reason": reason})
         return read_view(SubmissionView, changed)
 
@@ -163,10 +162,10 @@ class Client:
         reason: str | None = None,
         repeats: int | None = None,
     ) -> VerificationView:
-        """Ask for a verification of a submission: a replay, its latency or another kind.
+        """Request a verification of a submission: a replay, its latency or another kind.
 
-        An ablation trains each variant of a code submission's factors `repeats` times.
-        The owner of a submission may ask for its first, on their quota. An organiser for any.
+        An ablation trains each variant of a code submission's factors `repeats` times. The owner of
+        a submission may request its first, on their quota, and an organiser any.
         """
         path = _path(submission) + "/verifications"
         body: dict[str, object] = {"kind": kind, "reason": reason}
@@ -175,23 +174,23 @@ class Client:
         return read_view(VerificationView, self._transport.post(path, body))
 
     def verification(self, verification_id: str) -> VerificationView:
-        """A verification: its plan, its attempts, its verdict with every reason."""
+        """Get a verification: its plan, its attempts, its verdict with every reason."""
         return self._get(VerificationView, f"/verifications/{segment(verification_id)}")
 
     def proof(self, verification_id: str) -> bytes:
-        """The signed evidence of a verdict, as `finishline proof` reads it."""
+        """Get the signed evidence of a verdict, as `finishline proof` reads it."""
         path = f"/verifications/{segment(verification_id)}/proof"
         return self._transport.download(path, limit_bytes=LOG_LIMIT_BYTES)
 
     def cancel(self, verification_id: str) -> VerificationView:
-        """Cancel a verification that has not ended. For organisers."""
+        """Cancel a running or waiting verification. For organisers."""
         path = f"/verifications/{segment(verification_id)}/cancellation"
         return read_view(VerificationView, self._transport.post(path))
 
     def watch(self, verification_id: str) -> Iterator[ServerEvent]:
-        """The events of a verification, up to and with the one named `end`.
+        """Yield the events of a verification, up to and with the event `end`.
 
-        A connection that breaks is opened again from the last event seen.
+        A broken connection is opened again from the last event seen.
         """
         path = f"/verifications/{segment(verification_id)}/events"
 
@@ -200,7 +199,7 @@ class Client:
     def wait(
         self, verification_id: str, *, timeout_seconds: float | None = None, poll_seconds: float = 1
     ) -> VerificationView:
-        """The verification once it has ended. Raises TimeoutError if that takes longer."""
+        """Wait for the end of a verification, and return it. Raises TimeoutError."""
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         while True:
             verification = self.verification(verification_id)
@@ -214,11 +213,11 @@ class Client:
             self._pause(poll_seconds)
 
     def account(self) -> MeView:
-        """Your user name, and role and expiry of your token."""
+        """Get your user name, and role and expiry of your token."""
         return self._get(MeView, "/me")
 
     def quota(self) -> QuotaView:
-        """Your quotas of submissions and replays, their use, and when there is room again."""
+        """Get your quotas of submissions and replays, their use, and when there is room again."""
         return self._get(QuotaView, "/me/quota")
 
     def _get(self, kind: type[Model], path: str, **query: object) -> Model:
@@ -227,7 +226,6 @@ class Client:
     def _pages(
         self, kind: type[PageType], path: str, query: Mapping[str, object]
     ) -> Iterator[PageType]:
-        """Every page, each asked for when it is its turn."""
         cursor: str | None = None
         while True:
             page = self._get(kind, path, **query, cursor=cursor)
@@ -243,9 +241,9 @@ def _path(submission: SubmissionView | str) -> str:
 
 
 def read_view(kind: type[Model], document: object) -> Model:
-    """The document as a value of this kind, with fields that only a newer server knows.
+    """Read a document as a value of this kind, with fields of a newer server.
 
-    Raises Unavailable if it is none.
+    Raises Unavailable if it is invalid.
     """
     try:
         return kind.model_validate(document, extra="allow")

@@ -13,7 +13,7 @@ from finishline.rules.text import count_text
 if TYPE_CHECKING:
     import httpx2
 
-# Where in a request a field stood, which the user of a client has never seen.
+# Place of a field in a request, which the user of a client has never seen.
 _PLACE = re.compile(r"^(?:body|query|path)\.")
 
 
@@ -32,7 +32,7 @@ class Problem:
 
 
 def told_besides(detail: str, problems: Sequence[Problem]) -> Sequence[Problem]:
-    """The problems, but one alone that the sentence has told already."""
+    """Return the problems, unless the detail already tells the only one."""
     if len(problems) == 1:
         [only] = problems
         if only.message in detail and (only.expected or "") in detail:
@@ -43,8 +43,8 @@ def told_besides(detail: str, problems: Sequence[Problem]) -> Sequence[Problem]:
 class FinishlineError(Exception):
     """The operation failed. `detail` is one sentence that says why.
 
-    `status` is that of the HTTP response, None where there was none. `problems` lists every fault
-    of an input. `retry_after_seconds` is how long the server asks to wait.
+    `status` is from the HTTP response, None without a response. `problems` lists every fault of an
+    input. `retry_after_seconds` is how long the server asks to wait.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class FinishlineError(Exception):
 
 
 class NotSignedIn(FinishlineError):
-    """No token, or one that is unknown, expired or revoked (401)."""
+    """The token is missing, unknown, expired or revoked (401)."""
 
 
 class NotAllowed(FinishlineError):
-    """The token's role is not one that may do this (403)."""
+    """The token's role may not do this (403)."""
 
 
 class NotFound(FinishlineError):
@@ -91,7 +91,7 @@ class TooManyRequests(FinishlineError):
 
 
 class Unavailable(FinishlineError):
-    """The server does not answer or is not working. A retry may succeed later."""
+    """The server does not answer or does not work. A retry may succeed later."""
 
 
 class NoAnswer(Unavailable):
@@ -108,7 +108,7 @@ ERRORS: dict[int, type[FinishlineError]] = {
 
 
 def error_of(answer: "httpx2.Response") -> FinishlineError:
-    """Error reported by a response (from its problem+json, if any)."""
+    """Read the error of a response from its problem+json, if any."""
     status = answer.status_code
     try:
         document = answer.json()
@@ -143,7 +143,7 @@ def _problem(item: dict[str, Any]) -> Problem:
 
 
 def _retry_after_seconds(header: str | None) -> float | None:
-    """The pause that a Retry-After asks for, in seconds or until a date. None for any other text.
+    """Read a Retry-After: seconds, or a date. None for any other text.
 
     Source: RFC 9110, section 10.2.3.
     """

@@ -44,9 +44,9 @@ def content_of(content: Content) -> bytes:
 
 
 def find_submission_files(path: Path) -> Upload:
-    """The files of the submission at `path`: its JSON, or a folder with a submission.json.
+    """Find the files of a submission: its JSON, or a folder with a submission.json.
 
-    The run logs are those the JSON lists, beside it. A JSON that lists none is a DAWNBench entry
+    The JSON lists its run logs, which are next to it. A JSON without a list is a DAWNBench entry,
     and its log is the TSV of the same name. Raises Refused if a file is missing.
     """
     claim = path / CLAIM_NAME if path.is_dir() else path
@@ -74,10 +74,9 @@ def is_code(path: Path) -> bool:
 
 
 def upload_of(source: Source, logs: Logs | None) -> Upload:
-    """Build the upload of a submission of logs. Raises Refused.
+    """Build the upload of a log submission. Raises Refused.
 
-    A path names its JSON or its folder, with its logs beside the JSON. A mapping is the JSON. If it
-    lists no runs, it lists the `logs`.
+    A path is its JSON or its folder. A mapping is the JSON. If it lists no runs, `logs` do.
     """
     if not isinstance(source, Mapping):
         if logs is not None:
@@ -87,7 +86,7 @@ def upload_of(source: Source, logs: Logs | None) -> Upload:
     named = _named_logs(logs or ())
     claim = {"runs": list(named), **source} if named else dict(source)
     try:
-        # In one order of its fields, so that one claim has one idempotency key.
+        # With sorted fields, so that one claim has one idempotency key.
         text = json.dumps(claim, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=2)
         return Upload(CLAIM_NAME, text.encode(), named)
     except (TypeError, ValueError) as error:
@@ -96,7 +95,7 @@ def upload_of(source: Source, logs: Logs | None) -> Upload:
 
 
 def idempotency_key(upload: Upload, **form: str | None) -> str:
-    """SHA-256 over the names and contents of the files and over the form's other fields.
+    """Hash the names and contents of the files and the form's other fields with SHA-256.
 
     The same files sent twice are one submission.
     """
@@ -116,7 +115,7 @@ def send_logs(
     form: Mapping[str, str | None] = MappingProxyType({}),
     dry_run: bool = False,
 ) -> tuple[Any, bool]:
-    """Send logs: the view of their submission, and whether they were sent before.
+    """Send logs. Returns the submission, and whether it was sent before.
 
     `form` names the benchmark and the division of a DAWNBench entry.
     """
@@ -134,7 +133,7 @@ def send_logs(
 
 
 def files_of_code(source: Source) -> dict[str, bytes] | None:
-    """The files of a code submission by name, None for a submission of logs. Raises Refused."""
+    """Return the files of a code submission by name, None for logs. Raises Refused."""
     if isinstance(source, Mapping):
         if FILE not in source:
             return None
@@ -160,7 +159,7 @@ def send_code(
     hardware_class: str | None = None,
     dry_run: bool = False,
 ) -> tuple[Any, bool]:
-    """Send code: the view of its submission, and whether it was sent before.
+    """Send code. Returns the submission, and whether it was sent before.
 
     The same files for the same hardware class are one submission.
     """
@@ -176,15 +175,15 @@ def send_code(
 def read_folder(
     folder: Path, *, most_files: int = MOST_FILES, most_bytes: int = LARGEST_PACKAGE_BYTES
 ) -> tuple[dict[str, bytes], list[RuleError]]:
-    """The files below a folder by their relative names, and problems of those that were not read.
+    """Read the files below a folder by relative name, and the problems of unreadable files.
 
-    Links are not followed. Raises OSError if the folder itself cannot be read.
+    Links are skipped. Raises OSError if the folder itself cannot be read.
     """
     files: dict[str, bytes] = {}
     problems: list[RuleError] = []
     for name, path in _walk(folder, folder):
         if len(files) > 2 * most_files:
-            break  # Too many is told once. The rest is not read.
+            break  # Too many is reported once, so stop reading.
         status = path.lstat()
         if not stat.S_ISREG(status.st_mode):
             kind = "a link" if stat.S_ISLNK(status.st_mode) else "no regular file"
@@ -210,7 +209,7 @@ def _walk(folder: Path, root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _named_logs(logs: Logs) -> dict[str, Content]:
-    """Run logs by the name they are sent under. Paths lose their folders. Raises Refused."""
+    """Name run logs as they are sent: paths lose their folders. Raises Refused."""
     if isinstance(logs, str | bytes | PathLike):
         expected = "a list of paths, or a table of names and contents"
         raise _not_sent("logs", "one path", expected)
@@ -230,7 +229,7 @@ def _named_logs(logs: Logs) -> dict[str, Content]:
 
 
 def _listed_runs(claim: Path) -> list[str] | None:
-    """The run logs that a JSON lists. None for a DAWNBench entry."""
+    """Return the run logs that a JSON lists. None for a DAWNBench entry."""
     try:
         content = claim.read_bytes()
         refuse_utf16(content, file=str(claim))
@@ -254,7 +253,7 @@ def _listed_runs(claim: Path) -> list[str] | None:
 
 
 def _next_to(claim: Path, name: str) -> Path:
-    """The file of that name in or below the folder of the claim, and nowhere else."""
+    """Find a log in or below the folder of the claim, and only there."""
     try:
         check_file_name(name)
     except RuleError as error:

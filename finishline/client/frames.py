@@ -1,4 +1,4 @@
-"""Boards and runs as programs and notebooks use them: page after page, and as data frames."""
+"""Boards and runs for programs and notebooks: page after page, and as data frames."""
 
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
@@ -11,12 +11,11 @@ from finishline.api.submissions import RunRecord
 
 
 class Board(BoardView):
-    """A page of a leaderboard. Iterating goes on over the pages after it, unless one was chosen."""
+    """A page of a leaderboard. Iteration continues with the next pages, unless you chose one."""
 
     _next_page: Callable[[str], "Board"] | None = PrivateAttr(default=None)
 
     def followed_by(self, next_page: Callable[[str], "Board"]) -> Self:
-        """The same board, whose further pages are asked for by their cursors."""
         self._next_page = next_page
         return self
 
@@ -29,12 +28,12 @@ class Board(BoardView):
             page = self._next_page(page.next_cursor)
 
     def to_pandas(self) -> Any:
-        """A DataFrame with a row for each entry, by columns such as `system_name`."""
+        """Return a DataFrame with a row for each entry, by columns such as `system_name`."""
         return _frame(COLUMN_FIELDS, (flat(row.model_dump()) for row in self))
 
 
 class Runs(Iterator[RunRecord]):
-    """The runs of a benchmark. Pages are asked for as they are needed."""
+    """The runs of a benchmark, page by page."""
 
     def __init__(self, runs: Iterator[RunRecord]) -> None:
         self._runs = runs
@@ -43,12 +42,12 @@ class Runs(Iterator[RunRecord]):
         return next(self._runs)
 
     def to_pandas(self) -> Any:
-        """A DataFrame with a row for each run, by columns such as `system_name`."""
+        """Return a DataFrame with a row for each run, by columns such as `system_name`."""
         return _frame(RunRecord.model_fields, (run.model_dump() for run in self))
 
 
 def _frame(columns: Iterable[str], items: Iterable[dict[str, Any]]) -> Any:
-    """A DataFrame of the items. A table's fields are columns. Raises ImportError without pandas."""
+    """Make a DataFrame. A table's fields are columns. Raises ImportError without pandas."""
     try:
         pandas = import_module("pandas")
     except ImportError as error:

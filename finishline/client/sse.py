@@ -1,4 +1,4 @@
-"""Server-sent events: a parser, and a follower that goes on after a broken connection.
+"""Parse server-sent events, and follow them across broken connections.
 
 Source: HTML Living Standard, "Server-sent events", the event stream format.
 """
@@ -20,14 +20,14 @@ OpenStream = Callable[[str | None], AbstractContextManager[Iterable[bytes]]]
 
 @dataclass(frozen=True)
 class ServerEvent:
-    """One event. `event_id` is the last id the stream gave, None before the first."""
+    """One event. `event_id` is the last id of the stream, None before the first."""
 
     name: str
     text: str
     event_id: str | None
 
     def json(self) -> Any:
-        """The event's JSON. Raises Unavailable if it holds none."""
+        """Read the event's JSON. Raises Unavailable for other text."""
         try:
             return json.loads(self.text)
         except (ValueError, RecursionError) as error:
@@ -38,10 +38,10 @@ class ServerEvent:
 
 
 def split_lines(chunks: Iterable[bytes]) -> Iterator[str]:
-    """Lines that end in CR LF, LF or CR, and in nothing else.
+    """Yield lines that end in CR LF, LF or CR.
 
-    str.splitlines would also split at U+2028, which JSON may hold unescaped. A last line without
-    an end is left out, as the standard asks.
+    str.splitlines would also split at U+2028, which JSON may hold unescaped. A last line without an
+    end is left out, as the standard asks.
     """
     rest = b""
     for chunk in chunks:
@@ -58,7 +58,7 @@ def split_lines(chunks: Iterable[bytes]) -> Iterator[str]:
 def parse_events(
     lines: Iterable[str], *, last_event_id: str | None = None
 ) -> Iterator[ServerEvent]:
-    """The events in a stream's lines. Comments and unknown fields are passed over."""
+    """Yield the events of a stream. Comments and unknown fields are skipped."""
     name, texts = "", list[str]()
     for line in lines:
         if not line:
@@ -83,10 +83,10 @@ def follow_events(
     max_failures: int = MAX_FAILURES,
     pause: Callable[[float], None] = time.sleep,
 ) -> Iterator[ServerEvent]:
-    """Every event up to the one named `end`, across broken connections.
+    """Yield every event up to the event named `end`, across broken connections.
 
-    A connection that breaks is opened again from the last event seen. Raises Unavailable when
-    `max_failures` connections in a row brought nothing, or at once when the server refuses.
+    A broken connection is opened again from the last event seen. Raises Unavailable after
+    `max_failures` empty connections in a row, or at once when the server refuses.
     """
     last_event_id: str | None = None
     failures = 0

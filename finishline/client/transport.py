@@ -22,7 +22,7 @@ from finishline.client.errors import (
     error_of,
 )
 
-# A worker imports this module alone of the client.
+# A worker imports only this module of the client.
 __all__ = [
     "NEVER", "TIMEOUT", "Conflict", "FilePart", "FinishlineError", "NotAllowed", "NotSignedIn",
     "Retries", "Transport", "checked_url", "is_temporary",
@@ -30,8 +30,8 @@ __all__ = [
 ]  # fmt: skip
 
 API = "/api/v1"
-# A silent event stream is an open connection with comments in it, so this is long for a stream
-# and short for a person who waits.
+# A silent event stream still sends comments. So this is long for a stream and short for a waiting
+# person.
 TIMEOUT = httpx2.Timeout(30.0, connect=5.0)
 
 FilePart = tuple[str, tuple[str, Any, str]]
@@ -69,7 +69,7 @@ class Retries:
         return request()
 
     def when_told(self) -> "Retries":
-        """The same for a request that may not be sent twice, unless the server did nothing."""
+        """Return these retries for a request that repeats only if the server did nothing."""
         return replace(self, only_told=True)
 
 
@@ -77,7 +77,7 @@ NEVER = Retries(count=0)
 
 
 def _pause_seconds(error: FinishlineError, number: int, *, only_told: bool) -> float | None:
-    """Seconds to wait before the next try, None if there is none."""
+    """Return the seconds until the next try, None to give up."""
     if not is_temporary(error):
         return None
     if error.retry_after_seconds is not None:
@@ -91,7 +91,7 @@ def _pause_seconds(error: FinishlineError, number: int, *, only_told: bool) -> f
 
 
 def is_temporary(error: FinishlineError, statuses: Container[int] = TEMPORARY) -> bool:
-    """Whether the same request may succeed later: a status that says so, or no answer at all."""
+    """Whether the same request may succeed later: by its status, or without an answer."""
     if isinstance(error, TooManyRequests):
         return True
     return isinstance(error, Unavailable) and (error.status is None or error.status in statuses)
@@ -128,7 +128,7 @@ class Transport:
             timeout=timeout,
             transport=transport,
             verify=self.url.startswith("https:"),  # To load certificates takes 30 ms.
-            # A proxy in the environment cannot reach this machine's own loopback address.
+            # A proxy in the environment can't reach this machine's loopback address.
             trust_env=not _is_loopback(httpx2.URL(self.url).host),
         )
 
@@ -142,19 +142,17 @@ class Transport:
         self._http.close()
 
     def get(self, path: str, /, **query: object) -> Any:
-        """The JSON at an API path."""
         asked = {name: str(value) for name, value in query.items() if value is not None}
         return self._json(self._retries, "GET", API + path, params=asked)
 
     def health(self) -> Any:
-        """The server's own word on its health."""
         return self._json(self._retries, "GET", "/healthz")
 
     def post(self, path: str, body: Mapping[str, object] | None = None) -> Any:
         return self.send("POST", path, body)
 
     def send(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
-        """The JSON that answers a method with a JSON body, None if there is none."""
+        """Send a method with a JSON body. Returns the answer's JSON, None if it is empty."""
         retries = {"DELETE": self._retries, "PATCH": NEVER}.get(method, self._retries.when_told())
         return self._json(retries, method, API + path, json=body)
 
@@ -166,7 +164,7 @@ class Transport:
         fields: Mapping[str, str],
         key: str | None,
     ) -> tuple[Any, bool]:
-        """The JSON that answers a multipart form, and whether it had been answered before.
+        """Send a multipart form. Returns the answer's JSON, and whether it was answered before.
 
         Under an idempotency key it is tried again.
         """
@@ -180,7 +178,7 @@ class Transport:
         return self._attempt(self._retries.when_told() if key is None else self._retries, send)
 
     def download(self, path: str, *, limit_bytes: int) -> bytes:
-        """The bytes at an API path. More of them than allowed are an error."""
+        """Download the bytes at an API path. More than `limit_bytes` are an error."""
 
         def read() -> bytes:
             content = bytearray()
@@ -198,7 +196,7 @@ class Transport:
 
     @contextmanager
     def stream(self, path: str, last_event_id: str | None = None) -> Iterator[Iterator[bytes]]:
-        """The bytes of an event stream, from after `last_event_id`."""
+        """Open the bytes of an event stream, from after `last_event_id`."""
         headers = {b"Accept": b"text/event-stream"}
         if last_event_id is not None:
             headers[b"Last-Event-ID"] = last_event_id.encode()
@@ -224,13 +222,12 @@ class Transport:
         return answer
 
     def _require_success(self, answer: httpx2.Response) -> None:
-        """Raise the error that a response reports."""
         if answer.is_error or answer.is_redirect:
             answer.read()
             raise error_of(answer)
 
     def _document(self, answer: httpx2.Response) -> Any:
-        """The JSON of an answer, None if it is empty."""
+        """Return the JSON of an answer, None if it is empty."""
         if answer.status_code == 204 or not answer.content:
             return None
         try:
@@ -251,7 +248,7 @@ class Transport:
 
 
 def checked_url(url: str) -> str:
-    """An http(s) address without its final slash. Raises ValueError."""
+    """Return an http(s) address without its final slash. Raises ValueError."""
     try:
         parsed = httpx2.URL(url)
     except httpx2.InvalidURL:
@@ -264,7 +261,7 @@ def checked_url(url: str) -> str:
 
 
 def segment(name: str) -> str:
-    """A name as one segment of a path: an id that holds a slash stays one segment."""
+    """Quote a name as one segment of a path, even if it holds a slash."""
     return "-" if name in ("", ".", "..") else quote(name, safe="")
 
 

@@ -1,1 +1,1 @@
-"""The commands of `finishline`, one module for each or for a few that belong together."""
+"""Commands of `finishline`, one module for each or for a few that belong together."""

@@ -1,4 +1,4 @@
-"""`finishline benchmark`: its phases, a server's definition and files, and one of your own."""
+"""`finishline benchmark`: phases, definitions and files, and benchmarks of your own."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -74,7 +74,7 @@ def phases(
 ) -> None:
     """Show the phases of a benchmark, or set some of its dates (organisers only).
 
-    Dates that you leave out stay. `none` removes a date.
+    Omitted dates stay. `none` removes a date.
     """
     given = dict(zip(NAMES, (opens, freezes, closes, embargo), strict=True))
     changes = {name: value for name, value in given.items() if value is not None}
@@ -96,7 +96,7 @@ def phases(
 @app.command("show")
 @asks_server
 def show_benchmark(server: ServerClient, screen: Screen, benchmark: Id) -> None:
-    """Show a benchmark: its target, its phase, and the settings that its reference takes."""
+    """Show a benchmark: its target, its phase, and the settings of its reference."""
     view = server.get(f"/benchmarks/{segment(benchmark)}")
     screen.answer(view, [] if screen.as_json else benchmark_lines(server, view))
 
@@ -114,18 +114,18 @@ def benchmark_lines(server: ServerClient, view: View) -> Iterator[RenderableType
 def fetch(
     screen: Screen,
     benchmark: Id,
-    replace: Annotated[bool, Option("--replace", help="Overwrite a file that differs.")] = False,
+    replace: Annotated[bool, Option("--replace", help="Overwrite changed files.")] = False,
     only_check: Annotated[
-        bool, Option("--check", help="Say which files of its data are here, and download none.")
+        bool, Option("--check", help="Only list which files of its data are here.")
     ] = False,
     data: Data = Path("var/data"),
     benchmarks_dir: BenchmarksDir = None,
 ) -> ExitCode:
-    """Download the data of a benchmark's reference, or the definition that only a server has.
+    """Download the data of a benchmark's reference, or a definition from the server.
 
     The definition, its task and its files go into the folder of benchmarks here, for `run` and
     `check`. --url, --replace and --benchmarks-dir ask for a server's definition. The exit code is 1
-    if the reference can't train with the data.
+    if the data is unusable.
     """
     wants_definition = replace or ROOT.url is not None or benchmarks_dir is not None
     if only_check or (not wants_definition and _has_reference(benchmark)):
@@ -207,7 +207,7 @@ def init(screen: Screen, path: BenchmarkPath) -> None:
 
 
 def write_hashes(folder: Path) -> bool:
-    """Pin all files of a folder in its definition. Returns whether that changed it."""
+    """Pin all files of a folder in its definition. Returns whether the definition changed."""
     files, problems = read_own_folder(folder)
     content = files.pop(FILE, None)
     if problems or content is None:
@@ -270,7 +270,7 @@ def check(
 
 
 def _try_task(path: Path, file: Path, screen: Screen) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The events `drawn` and `guessed` of a task. Raises CliError with every rule it breaks."""
+    """Return the events `drawn` and `guessed` of a task. Raises CliError with every broken rule."""
     problems: list[BenchmarkError] = []
     found: dict[str, dict[str, Any]] = {}
     for event in box_events(TRY_TASK, [str(file)]):
@@ -301,7 +301,7 @@ def _task_lines(drawn: Mapping[str, Any], guessed: Mapping[str, Any]) -> Iterato
 
 
 def _reference_runs(finished: list[dict[str, Any]]) -> ReferenceRuns | None:
-    """The runs of a reference, None unless each of them reached the target."""
+    """Return the runs of a reference, None unless each of them reached the target."""
     if not finished or any(each["status"] != "reached" for each in finished):
         return None
     return ReferenceRuns(

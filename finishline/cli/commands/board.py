@@ -83,9 +83,9 @@ def _preview_lines(board: View) -> Iterator[Text]:
 
 
 def leaderboard_lines(board: View, *, filtered: bool = False) -> Iterator[RenderableType]:
-    """The entries as the server ranked them, then those without a rank and under other rules.
+    """Yield the ranked entries, then the unranked ones and those under other rules.
 
-    `filtered` says whether only some were asked for, so that there may be others.
+    `filtered` says that the request had filters, so there may be others.
     """
     entries = [flat(row) for row in board.get("entries") or []]
     if not entries:

@@ -83,7 +83,7 @@ def calibrate(
 
 
 def _wait(server: ServerClient, screen: Screen, view: View) -> View:
-    """Say how many runs are trained until the calibration ends. Returns its last view."""
+    """Report how many runs are trained until the calibration ends. Returns its last view."""
     said = None
     while True:
         trained = sum(int(each["finished"]) + int(each["under_way"]) for each in view["sizes"])
@@ -117,7 +117,7 @@ def show_calibration(
 
 
 def calibration_toml(view: View) -> Iterable[str]:
-    """The runs that went to their end as the `[[reference_runs]]` of a benchmark file."""
+    """Write the completed runs as the `[[reference_runs]]` of a benchmark file."""
     yield (
         f"# Calibration {view['id']} of {view['benchmark']}, version {view['version']},\n"
         f"# requested on {str(view['created_at'])[:10]}; runs {view['runs_sha256']}."

@@ -45,7 +45,7 @@ BenchmarkOption = Annotated[
     str | None,
     Option(
         "--benchmark",
-        help="Benchmark of a DAWNBench entry, which names none: an id, for `check` also a file.",
+        help="Benchmark of a DAWNBench entry: an id, for `check` also a file.",
     ),
 ]
 DivisionOption = Annotated[
@@ -81,8 +81,8 @@ def check(
 ) -> ExitCode:
     """Check logs, code, an archive or a benchmark definition by the server's rules.
 
-    Nothing is sent. With --url the server provides definitions that are missing here, and says
-    whether the benchmark takes submissions at present.
+    The check works offline. With --url it also uses the server's definitions, and says whether the
+    benchmark takes submissions now.
     """
     url, token = ROOT.url, ROOT.token
     if is_code(path):
@@ -135,9 +135,9 @@ def check(
 def _ask_phase(
     url: str, token: str | None, scored: ScoredSubmission
 ) -> tuple[dict[str, Any], list[Text]]:
-    """Phase of a checked submission's benchmark on a server, as JSON and in sentences.
+    """Ask a server for the phase of a checked submission's benchmark, as JSON and in sentences.
 
-    A server that does not answer is no fault of the submission's.
+    The submission passes even if the server does not answer.
     """
     from finishline.cli.client import ServerClient, segment  # Loads the HTTP library.
 
@@ -169,9 +169,9 @@ def check_files(
     token: str | None = None,
     definition: Benchmark | None = None,
 ) -> ScoredSubmission:
-    """The scored submission. Raises Refused with every rule it breaks.
+    """Score a submission. Raises Refused with every rule it breaks.
 
-    `definition` goes before those of the folders. The server at `url` gives one that is missing.
+    `definition` goes before the folders' definitions. A missing one comes from `url`.
     """
     try:
         claim = content_of(files.claim)
@@ -207,7 +207,7 @@ def remark_lines(remarks: Sequence[Problem]) -> list[Text]:
 
 
 def with_next_step(refused: FinishlineError) -> FinishlineError:
-    """The refusal of a submission, with the command to type where the rules cannot know it."""
+    """Add the command to type to a refusal, where the rules can't know it."""
     messages = [problem.message for problem in refused.problems]
     if any("unknown benchmark" in message for message in messages):
         refused.detail += f" {FETCH}"
@@ -217,9 +217,9 @@ def with_next_step(refused: FinishlineError) -> FinishlineError:
 
 
 def _published(path: Path) -> Found | None:
-    """The archive at a path, or the file of one. None if it is a submission to us.
+    """Find the archive at a path, or of a file. None for a submission to us.
 
-    A JSON by itself is a submission to us, unless it lies where DAWNBench entries lie.
+    A JSON by itself is a submission to us, unless its place is a DAWNBench entry's.
     """
     if path.is_dir():
         if (path / CLAIM_NAME).is_file():

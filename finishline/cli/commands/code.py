@@ -1,4 +1,4 @@
-"""A code submission on this machine: `init`, and the code of `check` and `run`."""
+"""Handle a code submission on this machine: `init`, and the code of `check` and `run`."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -46,8 +46,7 @@ def init(
 ) -> None:
     """Write a running example code submission into a new folder.
 
-    A folder named like a benchmark gets that benchmark's reference, any other an example for
-    digits.
+    A folder named like a benchmark gets its reference, any other an example for digits.
     """
     task = None if path.name == TEMPLATE_BENCHMARK else find_tasks(None).get(path.name)
     home, warnings = f"{path.name}/{REFERENCE}", []
@@ -63,7 +62,7 @@ def init(
 
 
 def check_code(screen: Screen, path: Path, benchmarks_dir: Path | None) -> None:
-    """List every problem of a code submission, with file and line, offline. Nothing is run."""
+    """List every problem of a code submission, with file and line, without running it."""
     # Without finishline-server there may be no definition here at all.
     code = open_code(path, benchmarks=find_tasks(benchmarks_dir, path) or None)
     document = {
@@ -85,11 +84,11 @@ def check_code(screen: Screen, path: Path, benchmarks_dir: Path | None) -> None:
 
 Nonce = Annotated[
     str | None,
-    Option(help="64 hex digits that data and seeds are drawn from. They repeat runs of code."),
+    Option(help="Source of data and seeds, 64 hex digits. It repeats runs of code."),
 ]
 Plain = Annotated[
     bool,
-    Option("--plain", help="Train code without a sandbox, with all that you may do here."),
+    Option("--plain", help="Train code outside the sandbox, with your own rights."),
 ]
 
 
@@ -104,7 +103,6 @@ def run_code(
     data: Path,
     benchmarks_dir: Path | None,
 ) -> ExitCode:
-    """Train a code submission here, in the sandbox and by the clock of a worker."""
     require_server("run")
     code, tasks = open_trainable(path, benchmarks_dir)
     notice = tell_phase(screen, code.manifest.benchmark)
@@ -138,14 +136,14 @@ def in_box(
     arguments += ["--seed", str(seed)] if seed is not None else []
     arguments += ["--nonce", nonce] if nonce is not None else []
     arguments += ["--plain"] if plain else []
-    # A task of one's own alone: the folder of another's has been fetched as NAME.toml beside NAME/.
+    # Only for your own task. A fetched task is NAME.toml next to NAME/.
     arguments += ["--plain-task"] if plain and tasks[name].name == FILE else []
     with package_folder(code.files) as folder, definition_file(name, task) as file:
         yield [str(folder), str(file), *arguments], definition.target.unit
 
 
 def tell_phase(screen: Screen, benchmark_id: str) -> str | None:
-    """Say that a known server takes no submissions of a benchmark now, or does not answer."""
+    """Warn if a known server takes no submissions of a benchmark now, or does not answer."""
     if not ROOT.is_server_known:
         return None
     try:
@@ -159,15 +157,15 @@ def tell_phase(screen: Screen, benchmark_id: str) -> str | None:
             return None
         told = f"{benchmark_id} takes no submissions at {server.url} now."
         notice = f"warning: {told} {phases.get('sentence', '')}".strip()
-    if not screen.as_json:  # Its stderr has one document, of an error.
+    if not screen.as_json:  # With --json, stderr has one document, of an error.
         typer.echo(notice, err=True)
     return notice
 
 
 def open_code(path: Path, *, benchmarks: Iterable[str] | None) -> Package:
-    """The code submission in a folder. Raises CliError with every rule that it breaks.
+    """Open the code submission in a folder. Raises CliError with every rule it breaks.
 
-    Without `benchmarks` a server decides about the one that it names.
+    Without `benchmarks` the server checks the one it names.
     """
     files, problems = read_files(path, "code submission", "init")
     code, found = read_package(files, benchmarks=benchmarks)
@@ -177,7 +175,7 @@ def open_code(path: Path, *, benchmarks: Iterable[str] | None) -> Package:
 
 
 def open_trainable(path: Path, benchmarks_dir: Path | None) -> tuple[Package, dict[str, Path]]:
-    """The code submission in a folder, and the tasks here. Raises CliError if its own is absent."""
+    """Open the code in a folder, and list the tasks here. Raises CliError if its task is absent."""
     if benchmarks_dir is not None and not benchmarks_dir.is_dir():
         expected = "one of benchmark definitions, such as digits.toml with the folder digits/"
         raise UsageError(f"--benchmarks-dir {benchmarks_dir} is not a folder; expected {expected}.")
@@ -186,7 +184,7 @@ def open_trainable(path: Path, benchmarks_dir: Path | None) -> tuple[Package, di
 
 
 def _next_step(path: Path) -> str:
-    """The command to type next: only finishline-server trains a code submission on this machine."""
+    """Return the next command: only finishline-server trains code submissions here."""
     if installed_server() is None:
         return f"Next: finishline submit {path}"
     return f"Next: finishline run {path}, then finishline submit {path}"
@@ -195,7 +193,7 @@ def _next_step(path: Path) -> str:
 def train_in_box(
     arguments: list[str], screen: Screen, *, unit: str
 ) -> tuple[list[dict[str, Any]], str | None, ExitCode]:
-    """Finished runs of code, the nonce that they were drawn from, and the exit code."""
+    """Return the finished runs of code, the nonce of their seeds, and the exit code."""
     finished: list[dict[str, Any]] = []
     drawn, code = None, 0
     for event in box_events(TRAIN, arguments):
@@ -210,7 +208,6 @@ def train_in_box(
 
 
 def event_lines(event: Mapping[str, Any], *, unit: str) -> Iterator[Text]:
-    """The lines of an event of a training."""
     sign = " %" if unit == "percent" else ""
     name, budget = f"run {event.get('run')}: ", event.get("budget_seconds")
     if event["kind"] == "box":
@@ -255,9 +252,9 @@ def _result_lines(finished: list[dict[str, Any]], nonce: str | None, path: Path)
 
 
 def fetch_code(server: ServerClient, name: str) -> Package:
-    """A published code submission by `sha256:` and its hash. Raises CliError.
+    """Fetch a published code submission by `sha256:` and its hash. Raises CliError.
 
-    The files have to hash to it, whatever the server says.
+    The hash of the files is checked here, so the server is not trusted.
     """
     sha256 = name.removeprefix(PACKAGE_PREFIX)
     if not re.fullmatch("[0-9a-f]{64}", sha256):

@@ -63,7 +63,7 @@ def compare(
 
     Ids are of two submissions to one benchmark, or of two verifications of one submission.
 
-    The exit code is 0 if B is faster, 10 if A is faster, and 11 if nothing tells them apart.
+    The exit code is 0 if B is faster, 10 if A is faster, and 11 if the answer is open.
     """
     if Path(first).is_dir() or Path(second).is_dir() or first.startswith(PACKAGE_PREFIX):
         if not Path(second).is_dir():

@@ -74,7 +74,7 @@ def convert(
 ) -> None:
     """Make run logs from TensorBoard's events, a Trainer's state or CSV tables.
 
-    Parts of the clock that a file does not tell are named, never guessed.
+    It lists the parts of the clock that a file lacks, and never guesses them.
     """
     _, definition = find_benchmark(benchmark, benchmarks_dir)
     start_seconds = None if start is None else read_moment(start)
@@ -126,7 +126,10 @@ REMEDIES = {
 
 
 def _runs(paths: Sequence[Path], format_: Format) -> list[list[Path]]:
-    """The files of each run. Event files in one folder are one training, as in TensorBoard."""
+    """Return the files of each run.
+
+    Event files in one folder are one training, as in TensorBoard.
+    """
     if format_ != "tfevents":
         return [[path] for path in paths]
     files = []

@@ -1,4 +1,4 @@
-"""`finishline import`: a published archive, sent to a running server."""
+"""`finishline import`: send a published archive to a running server."""
 
 import sys
 import time
@@ -57,7 +57,7 @@ from finishline.rules.text import count_text
 RETRIES = replace(WHEN_TOLD, count=4, only_told=False)
 # A server scores an upload before it responds.
 TIMEOUT = httpx2.Timeout(120.0, connect=5.0)
-# The server takes nothing at all, so the others need not be tried.
+# The server refuses everything, so the others need not be tried.
 FINAL = (NotSignedIn, NotAllowed, NotFound, NoAnswer)
 MOST_WARNINGS = 3  # Of one submission, on the screen.
 STATES = ("imported", "already_there", "refused", "failed", "skipped")
@@ -73,21 +73,19 @@ def import_archive(
     screen: Screen,
     kind: Annotated[Kind, Argument(metavar="|".join(Kind), help="Kind of archive.")],
     path: Annotated[Path, Argument(metavar="PATH", help="Path of the archive.")],
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="List the uploads without sending them.")
-    ] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only list the uploads.")] = False,
     published: Annotated[
         datetime | None,
         Option(
             formats=["%Y-%m-%d"],
-            help="Publication date of an MLPerf round that the server does not know.",
+            help="Publication date of an MLPerf round unknown to the server.",
         ),
     ] = None,
     commit: Annotated[
         str | None,
         Option(
-            help="Commit of the archive, if PATH is not a git checkout. Only results of a known "
-            "commit are numbered."
+            help="Commit of the archive (default: from the git checkout at PATH). Only results of "
+            "a known commit are numbered."
         ),
     ] = None,
     benchmarks_dir: BenchmarksDir = None,
@@ -140,7 +138,7 @@ def import_archive(
                 fits = fits and known
                 numbered = None if outcome.eligible is None else outcome.eligible and known
                 outcomes.append(replace(outcome, warnings=warnings, numbered=numbered))
-    finally:  # An import that is interrupted or refused says how far it came.
+    finally:  # An interrupted or refused import reports its progress.
         left = paths[len(outcomes) :]
         seconds = time.monotonic() - started
         document = _document(outcomes, left, seconds, dry_run=dry_run) | {"commit": commit}
@@ -154,7 +152,7 @@ def import_archive(
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of one submission. `reason` says why where it is not on the server.
+    """Outcome of one submission. `reason` says why it is not on the server.
 
     `warnings` are the oddities of its files that break no rule. `numbered` is whether it gets a
     rank: it keeps the rules, and its source is known.
@@ -173,7 +171,7 @@ class Outcome:
 
 
 def describe(parcel: Parcel, archive: Archive, benchmarks: Mapping[str, Benchmark]) -> Outcome:
-    """Outcome of a dry run: the upload that would be sent, or why a server would refuse it."""
+    """Return the outcome of a dry run: the upload, or why a server would refuse it."""
     try:
         claim = parcel.claim_json(archive)
         logs = {file.name: archive.small(file, limit=MAX_FILE_BYTES) for file in parcel.logs}
@@ -195,7 +193,7 @@ def describe(parcel: Parcel, archive: Archive, benchmarks: Mapping[str, Benchmar
 
 
 def send(server: ServerClient, parcel: Parcel, archive: Archive, commit: str | None) -> Outcome:
-    """Send a submission. Raises FinishlineError if the server would take no other one either."""
+    """Send a submission. Raises FinishlineError if the server would refuse all others too."""
     runs = len(parcel.logs)
     try:
         claim = parcel.claim_json(archive)
@@ -204,7 +202,7 @@ def send(server: ServerClient, parcel: Parcel, archive: Archive, commit: str | N
         for file in parcel.logs:
             content = archive.small(file, limit=MAX_FILE_BYTES)
             files.append(("logs", (file.name, content, "text/plain")))
-        # Not part of the key: a later import may name the commit of stored submissions.
+        # Outside the key: a later import may name the commit of stored submissions.
         source = {} if commit is None else {"source_commit": commit}
         fields = parcel.fields | source
         view, repeated = server.post_form("/submissions", files=files, fields=fields, key=key)
@@ -222,7 +220,7 @@ def send(server: ServerClient, parcel: Parcel, archive: Archive, commit: str | N
 
 
 def _refused(parcel: Parcel, reason: str, problems: Iterable[Problem]) -> Outcome:
-    """The server's problems, with paths for names, then other faults that our own reading found."""
+    """Return the server's problems, with paths for names, then other faults from our reading."""
     paths = parcel.paths
     given = [*problems] or [Problem(message=reason, file=parcel.path)]
     listed = [replace(each, file=paths.get(each.file or "", each.file)) for each in given]

@@ -40,9 +40,9 @@ HOURS_PER_YEAR = 8760
 
 
 def read_rows(path: Path) -> Iterator[tuple[int | None, dict[str, str]]]:
-    """The rows of a CSV by its header, each with its line, without empty cells and rows.
+    """Yield the filled cells of each row of a CSV by its header, with the row's line.
 
-    Raises CliError, or RuleError with the line that is wrong.
+    Raises CliError, or RuleError with the wrong line.
     """
     try:
         if path.stat().st_size > LIMIT_BYTES:
@@ -63,9 +63,9 @@ Student = tuple[str | None, str | None]  # A name to propose and a mail address,
 
 
 def read_class(path: Path, *, domain: str | None = None) -> tuple[list[Student], list[str]]:
-    """Read the people of a list by its columns `name` and `email`, and say who was left out.
+    """Read the people of a list by its columns `name` and `email`, and report those left out.
 
-    Raises CliError with every wrong line. Nobody is invited then.
+    Raises CliError with every wrong line, before anybody is invited.
     """
     students: list[Student] = []
     notes, problems = [], []
@@ -116,7 +116,7 @@ def invite(
 ) -> None:
     """Make a link by which one person joins, or a class (organisers). It is shown only once.
 
-    With --from each person of a list gets a link of their own, as CSV to send by mail merge.
+    With --from each person of a list gets a link, as CSV to send by mail merge.
     """
     if file is not None and name is not None:
         raise UsageError("Give --from or --name, not both.")
@@ -134,7 +134,7 @@ def invite(
 def _invite_class(
     server: ServerClient, file: Path, body: Mapping[str, object], screen: Screen
 ) -> None:
-    """Make a link for each person of a list. Each is written at once, so that it is not lost."""
+    """Make a link for each person of a list. Each is written at once, because it is shown once."""
     domain = body.get("mail_domain")
     students, notes = read_class(file, domain=str(domain) if domain else None)
     made: list[View] = []
@@ -163,7 +163,7 @@ def _warn(view: View, screen: Screen) -> None:
 
 
 def read_prices(path: Path) -> list[Price]:
-    """The prices in a CSV. Raises CliError, or RuleError with the place of a wrong price."""
+    """Read the prices in a CSV. Raises CliError, or RuleError with the place of a wrong price."""
     prices = []
     for line, row in read_rows(path):
         table = {name: _value(name, cell) for name, cell in row.items()}
@@ -207,7 +207,7 @@ def owned(
     pue: Annotated[float, Option(min=1, max=10, help="Building power / system power.")],
     usd_per_kwh: Annotated[float, Option(min=0, max=1000, help="US dollars per kWh.")],
 ) -> None:
-    """Print the price per hour of a system that you own, and its formula. Nothing is stored."""
+    """Print the price per hour of a system you own, and its formula, without storing it."""
     hours = years * HOURS_PER_YEAR * utilisation
     usd_per_hour = purchase_usd / hours + watts / 1000 * pue * usd_per_kwh
     formula = (

@@ -1,4 +1,4 @@
-"""`finishline login` and `logout`: a server and its token, kept for later commands."""
+"""`finishline login` and `logout`: keep a server and its token for later commands."""
 
 import os
 import sys
@@ -29,7 +29,7 @@ def login(
     """Keep a server's address and your token, which is asked for or read from stdin.
 
     Commands use the first login. FINISHLINE_PROFILE chooses another one. The token goes into a file
-    that only you can read.
+    readable only by you.
     """
     name = profile or os.environ.get("FINISHLINE_PROFILE") or "default"
     try:  # Before the token is asked for.
@@ -67,7 +67,7 @@ def logout(screen: Screen, profile: ProfileName = None) -> None:
 
 
 def _read_token() -> str:
-    """The token as it was typed, or as it came on stdin. Raises CliError if it is missing."""
+    """Read the token from the terminal or stdin. Raises CliError if it is missing."""
     if sys.stdin is not None and sys.stdin.isatty():
         try:
             token = getpass("Token (fl_...): ").strip()

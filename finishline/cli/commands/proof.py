@@ -1,4 +1,4 @@
-"""`finishline proof` and `admin audit`: check that a proof or a log is consistent."""
+"""`finishline proof` and `admin audit`: check a proof or an audit log."""
 
 import json
 from collections.abc import Mapping
@@ -64,7 +64,7 @@ def proof(
 
     For a file, pass the server's public key with --key. For an id, proof and keys come from the
     server. A server's export is checked file by file against signed hashes. The exit code is 0 if
-    no check fails, else 1.
+    every check passes, else 1.
     """
     if (name is None) == (log is None):
         raise UsageError("Pass a verification id, a proof file, or an audit log with --log.")
@@ -91,7 +91,7 @@ def proof(
         told = f"Nothing was checked. {error} {IN_BROWSER}"
         raise CliError(told, exit_code=ExitCode.SERVER) from error
     given = _part(checked.document, "verification").get("id", name)
-    if not offline and given != name:  # However sound it is.
+    if not offline and given != name:  # Even if it is sound.
         raise CliError(
             f"The server gave the proof of verification {str(given)[:60]!r}; expected that of "
             f"{name!r}.",
@@ -107,7 +107,7 @@ def _answer(checked: Checked, headline: Text, screen: Screen) -> ExitCode:
 
 
 def is_file(name: str) -> bool:
-    """Whether a name is a file's and not an id: an id has neither a slash nor an ending."""
+    """Whether a name is a file's: an id has neither a slash nor an ending."""
     return name.endswith(FILE_ENDINGS) or "/" in name or Path(name).is_file()
 
 
@@ -190,7 +190,7 @@ def audit_log(
     out: Annotated[Path | None, Option(help="Write the whole log to this file (JSON).")] = None,
     limit: Limit = 50,
 ) -> None:
-    """Show the audit log, newest first, or keep the whole of it in a file."""
+    """Show the audit log, newest first, or write all of it to a file."""
     if out is None:
         page = server.get("/audit", limit=limit)
         screen.answer(page, [table_of("records", page["records"])])
@@ -207,7 +207,7 @@ def audit_log(
 
 
 def write_log(path: Path, records: list[Record]) -> None:
-    """Keep records in a file that `proof --log` reads."""
+    """Write records for `proof --log`."""
     path.write_text(json.dumps({"records": records}, ensure_ascii=False, indent=1) + "\n")
 
 

@@ -1,4 +1,4 @@
-"""The commands of one request each, as rows: rename, add or remove one here."""
+"""Commands of one request each, as rows: rename, add or remove one here."""
 
 from collections.abc import Callable
 from typing import Any, Literal

@@ -91,7 +91,7 @@ def run(
     write a submission.
 
     The program gets FINISHLINE_SEED, FINISHLINE_RUN, FINISHLINE_BENCHMARK and FINISHLINE_OUT, and
-    writes a log there, for one by finishline.log.
+    writes a log there, for example by finishline.log.
     """
     if is_code(Path(name)):
         others = {"--out": out, "--set": settings, "--division": division, "COMMAND": command,
@@ -182,7 +182,7 @@ def run(
 
 
 def name_of_class(server: ServerClient, system: Mapping[str, Any]) -> str:
-    """Return the server's name of this machine's hardware class, else the one made of its parts."""
+    """Return the server's name of this machine's hardware class, else a name made here."""
     own = str(system["hardware_class"])
     try:
         listed = server.get("/hardware-classes")["hardware_classes"]
@@ -246,7 +246,7 @@ def _run_own(
 
 
 def _run_once(command: list[str], environment: Mapping[str, str], *, as_json: bool) -> int:
-    """The exit code of a program. With `as_json` its output goes to standard error."""
+    """Return the exit code of a program. With `as_json` its output goes to standard error."""
     try:
         child = subprocess.Popen(command, env=environment, stdout=STDERR if as_json else None)
     except OSError as error:
@@ -260,7 +260,6 @@ def _run_once(command: list[str], environment: Mapping[str, str], *, as_json: bo
 
 
 def train_shown(training: Training, benchmark: Benchmark, screen: Screen) -> ReplayProgress:
-    """Train and show it. Returns the progress at the end. Raises CliError."""
     progress = ReplayProgress(target=benchmark.target)
     with replay_screen(screen, progress) as show:
         for event in train_reference(training):

@@ -1,4 +1,4 @@
-"""`finishline score`: every figure of published archives, from their raw logs, offline."""
+"""`finishline score`: compute every figure of published archives from their raw logs, offline."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -30,7 +30,7 @@ Output = Literal["json", "csv", "table"]
 
 
 class Format(NamedTuple):
-    """A format that --format names.
+    """A format for --format.
 
     `score` makes the records of some paths, with --pattern and --target. `listing` is their table.
     """
@@ -47,7 +47,7 @@ Paths = Annotated[
     list[Path],
     Argument(
         metavar="PATH...",
-        help="DAWNBench trees, MLPerf packages, single files, or the archive that --format names.",
+        help="DAWNBench trees, MLPerf packages, single files, or an archive of --format.",
     ),
 ]
 FormatName = Annotated[
@@ -68,7 +68,7 @@ Pattern = Annotated[
 ]
 Target = Annotated[
     str | None,
-    Option("--target", help="Quality that the mean must reach: 3.28 is at most, '>=94' at least."),
+    Option("--target", help="Required mean quality: 3.28 is at most, '>=94' at least."),
 ]
 Definitions = Annotated[
     Path | None,
@@ -103,7 +103,7 @@ def score(
 ) -> None:
     """Score the submissions in published archives: one record each, with its problems.
 
-    --url also uses the definitions of that server.
+    --url adds the definitions of a server.
     """
     if screen.as_json and (table or output != "json"):
         raise UsageError("--json writes no CSV and no table.")
@@ -120,7 +120,7 @@ def score(
     else:
         records, count = FORMATS[archive_format].score(paths, pattern, target), None
     if sys.stderr.isatty() and (output == "table" or not sys.stdout.isatty()):
-        # A bar where no record is written to the same terminal meanwhile.
+        # Show a bar where records go elsewhere than this terminal.
         bar = Console(stderr=True)
         records = track(records, "Scoring", total=count, console=bar, transient=True)
     if screen.as_json:
@@ -134,7 +134,7 @@ def score(
 def _submissions(
     paths: list[Path], benchmarks_dir: Path | None, rcp: str
 ) -> tuple[Iterable[Record], int]:
-    """The records of DAWNBench entries and MLPerf sets, and their number."""
+    """Return the records of DAWNBench entries and MLPerf sets, and their number."""
     if benchmarks_dir is not None and benchmarks_dir.suffix == ".toml":
         definition = read_definition(benchmarks_dir)
         known = read_benchmarks(None) | {definition.benchmark_id: definition}

@@ -1,4 +1,4 @@
-"""`finishline submit`: logs or code, sent to the server."""
+"""`finishline submit`: send logs or code to the server."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -44,7 +44,7 @@ def submit(
     benchmark: BenchmarkOption = None,
     division: DivisionOption = None,
     dry_run: Annotated[
-        bool, Option("--dry-run", help="Check and score it on the server, and store nothing.")
+        bool, Option("--dry-run", help="Only check and score it on the server.")
     ] = False,
     hardware_class: Annotated[
         str | None,
@@ -110,7 +110,7 @@ def _submit_logs(
 ) -> ExitCode:
     files = find_submission_files(path)
     remarks: tuple[Problem, ...] = ()
-    # Of files that break a rule the server says which.
+    # The server reports the files that break a rule.
     with suppress(CliError, FinishlineError, OSError):
         scored = check_files(
             files,
@@ -138,7 +138,7 @@ def _submit_logs(
 
 
 def _follow(server: ServerClient, screen: Screen, submission: View, *, watch: bool) -> ExitCode:
-    """Show the measurement of code until its verdict, unless the caller does not wait."""
+    """Show the measurement of code until its verdict, or only its page without `watch`."""
     page = as_it_is(f"{server.url}/submissions/{submission['id']}")
     if original := submission.get("duplicate_of"):
         words = (

@@ -1,4 +1,4 @@
-"""`finishline verify`: ask for checks and head-to-heads, and follow them."""
+"""`finishline verify`: request checks and head-to-heads, and follow them."""
 
 from typing import Annotated
 
@@ -42,7 +42,7 @@ def verify(
         str | None, Option(help="With --benchmark: only submissions of this status.")
     ] = None,
     dry_run: Annotated[
-        bool, Option("--dry-run", help="List the replays and their cost without queueing them.")
+        bool, Option("--dry-run", help="Only list the replays and their cost.")
     ] = False,
     head_to_head: Annotated[
         bool,
@@ -52,7 +52,7 @@ def verify(
     ] = False,
     again: Annotated[bool, Option("--again", help="More runs of your code submission.")] = False,
     ablations: Annotated[
-        bool, Option("--ablations", help="Train code without each of its ablations, in pairs.")
+        bool, Option("--ablations", help="Train code with each of its ablations off, in pairs.")
     ] = False,
     repeats: Annotated[
         int,
@@ -66,7 +66,7 @@ def verify(
 
     Several submissions (organisers only) need a --reason.
 
-    --watch also follows a verification that runs or has ended, by its id or its submission's.
+    --watch also follows a running or ended verification, by its id or its submission's.
 
     The exit code is then 0 if it ends verified, else 3. It is 1 if several are named and all are
     skipped.
@@ -137,9 +137,9 @@ def _verify_several(
 
 
 def _follow(server: ServerClient, view: View, screen: Screen, *, watch: bool, what: str) -> View:
-    """Show a verification, until its end if the caller waits, and return its last view.
+    """Show a verification, until its end if `watch`, and return its last view.
 
-    A head-to-head that needs more pairs goes on with the verification that has them.
+    A head-to-head that needs more pairs continues with the next verification.
     """
     if not watch:
         page = f"{server.url}/verifications/{view['id']}"
@@ -158,14 +158,14 @@ def _follow(server: ServerClient, view: View, screen: Screen, *, watch: bool, wh
 
 
 def _find_asked(server: ServerClient, name: str, *, kind: str, also_ended: bool) -> View | None:
-    """The verification with this id, or the latest of a submission: the one under way, if any.
+    """Find a verification by id, or the latest of a submission: the running one, if any.
 
-    Reading needs no token, so anybody can follow another user's verification. Raises CliError.
+    You can read without a token, so you can follow another user's verification. Raises CliError.
     """
     submission = _get_if_there(server, f"/submissions/{segment(name)}")
     if submission is None:
         return _get_if_there(server, f"/verifications/{segment(name)}")
-    # Code has no replays: its measurement is followed in their place.
+    # The measurement of code is followed in place of a replay.
     kinds = ("replay", ENTRY.name) if kind == "replay" else (kind,)
     asked = [each for each in submission["verifications"] if each["kind"] in kinds]
     found = [each for each in asked if each["state"] not in ENDED]
