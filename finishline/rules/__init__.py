@@ -1,1 +1,1 @@
-"""The rules of time to accuracy as pure code: text and numbers in, values out."""
+"""Rules of time to accuracy as pure code: text and numbers in, values out."""

@@ -1,7 +1,7 @@
-"""One form of JSON, RFC 8785, for all that is hashed or signed, and a reader that takes one form.
+"""Write all hashed and signed JSON in one form, RFC 8785, and read it strictly.
 
-Equal values have equal bytes in every language: 64 and 64.0 are one number. Two numbers never have
-equal bytes: a whole number beyond 2^53 - 1 is refused, as by I-JSON (RFC 7493, section 2.2).
+Equal values have equal bytes in every language: 64 and 64.0 are one number. Different numbers have
+different bytes: a whole number beyond 2^53 - 1 is refused, as by I-JSON (RFC 7493, section 2.2).
 """
 
 import hashlib
@@ -19,10 +19,10 @@ DEEPEST = 100
 
 
 def canonical(value: Any) -> bytes:
-    """The RFC 8785 form of a value.
+    """Return the RFC 8785 form of a value.
 
-    Raises RuleError on values without such a form: NaN, infinity, a whole number beyond 2^53 - 1,
-    a lone surrogate, deep nesting.
+    Raises RuleError on values without such a form: NaN, infinity, a whole number beyond 2^53 - 1, a
+    lone surrogate, deep nesting.
     """
     try:
         return rfc8785.dumps(_checked(value, DEEPEST))
@@ -43,15 +43,15 @@ def _checked(value: Any, depth: int) -> Any:
 
 
 def sha256_of(value: Any) -> str:
-    """SHA-256 over the RFC 8785 form of a value, in hex."""
+    """Return the SHA-256 of a value's RFC 8785 form, in hex."""
     return hashlib.sha256(canonical(value)).hexdigest()
 
 
 def read_json(content: bytes, *, file: str) -> dict[str, Any]:
-    """A JSON object that can be read in one way only.
+    """Read a JSON object that every reader understands alike.
 
-    A name given twice, NaN, infinity, a whole number that no double holds and bytes that are not
-    UTF-8 are refused. Raises RuleError naming the file.
+    Refuses a repeated name, NaN, infinity, a whole number beyond a double's exactness, and bytes
+    outside UTF-8. Raises RuleError naming the file.
     """
     try:
         value = json.loads(
@@ -80,7 +80,7 @@ def _no_constant(name: str) -> None:
 
 
 def _whole_number(text: str) -> float:
-    """Read an integer. One beyond 2^53 - 1 has to be written as the form writes a double."""
+    """Read an integer. Beyond 2^53 - 1 it has to be written as the form writes a double."""
     number = int(text)
     if abs(number) <= LARGEST_EXACT:
         return number

@@ -9,8 +9,8 @@ class RuleError(ValueError):
     """A rule cannot accept this input.
 
     Carries the place (`file`, 1-based `line`, dotted `field`) and the `expected` value, each None
-    where it does not apply, so that a terminal, a page and an API answer can all show the same.
-    `code` is a word for programs, for example "bad_json". None if no program needs one.
+    where it does not apply, so a terminal, a page and an API answer can all show the same. `code`
+    is a word for programs, for example "bad_json", if a program needs one.
     """
 
     def __init__(
@@ -33,7 +33,6 @@ class RuleError(ValueError):
 
     @property
     def problems(self) -> "list[RuleError]":
-        """This error alone, as a list of problems."""
         return [self]
 
     def __str__(self) -> str:
@@ -46,7 +45,7 @@ class RuleError(ValueError):
 
 
 class StatisticsMissingError(Exception):
-    """SciPy is not installed. No RuleError: it says nothing about the input."""
+    """SciPy is not installed. No RuleError: the input may be fine."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -56,11 +55,11 @@ class StatisticsMissingError(Exception):
 
 
 class BenchmarkError(RuleError):
-    """A benchmark definition is not one."""
+    """A benchmark definition breaks a rule."""
 
 
 class ClaimError(RuleError):
-    """The JSON that describes a submission breaks a rule."""
+    """The JSON of a submission breaks a rule."""
 
 
 class LogFormatError(RuleError):
@@ -68,7 +67,7 @@ class LogFormatError(RuleError):
 
 
 class SubmissionError(RuleError):
-    """A submission or a package breaks several rules. `problems` has one error for each."""
+    """A submission or its code breaks several rules. `problems` has one error for each."""
 
     def __init__(self, problems: "list[RuleError]") -> None:
         first, *others = problems
@@ -84,10 +83,10 @@ class SubmissionError(RuleError):
 
     @property
     def problems(self) -> "list[RuleError]":
-        """One error for each rule that was broken, in the order they were found."""
+        """Return one error for each broken rule, in the order they were found."""
         return self._problems
 
 
 def joined(problems: list[RuleError]) -> RuleError:
-    """One error that lists all problems, of which there is at least one."""
+    """Return one error that lists all problems, at least one."""
     return SubmissionError(problems) if len(problems) > 1 else problems[0]

@@ -1,7 +1,6 @@
-"""Measurements of a worker beside quality and time: sensors, precision, work, roofs, canary.
+"""A worker's measurements besides quality and time: sensors, precision, work, peaks, speed.
 
-Plain values that cross between worker and server. A figure that could not be measured is None,
-never 0.
+Plain values that cross between worker and server. A missing figure is None, never 0.
 """
 
 from collections.abc import Mapping
@@ -9,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 PrecisionName = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8"]
-# A worker that measures nothing of itself tells the "roof" of its hardware class, once.
+# A worker without own measurements sends the peak ("roof") of its hardware class, once.
 ProbeMoment = Literal["start", "before", "after", "recheck", "roof"]
 
 
-# A training that had less of a processor than this was kept from it by its neighbours.
+# Below this share of a processor, other programs slowed the training down.
 QUIET_CPU_SHARE = 0.8
 
 
@@ -21,15 +20,14 @@ QUIET_CPU_SHARE = 0.8
 class RunTelemetry:
     """Sensor readings over one run.
 
-    `energy_joules` counts over the phases that are on the benchmark's clock and no others.
-    `energy_source` says which counter it is: "nvml" that of the accelerators,
-    "powercap" that of the processor packages. `samples_per_joule` has the samples trained on up to
-    the last evaluation. Power, clock, temperature and utilisation are those of the accelerators
-    from the start of the clock on; `readings` says how often they were asked. `memory_peak_bytes`
-    is of the training process, `accelerator_memory_peak_bytes` the most that torch had allocated.
-    `communication_share` is the share (0 to 1) of the train seconds in which the first of several
-    processes exchanged gradients and computed nothing, up to the last evaluation, and
-    `communication_how` how that was measured; both are None where one process trains alone.
+    `energy_joules` counts exactly the phases on the benchmark's clock. Its `energy_source` is
+    "nvml" for accelerators or "powercap" for processor packages. `samples_per_joule` counts samples
+    up to the last evaluation. Power, clock, temperature and utilisation are of the accelerators
+    from the start of the clock on, read `readings` times. `memory_peak_bytes` is of the training
+    process, `accelerator_memory_peak_bytes` the most that torch had allocated.
+    `communication_share` (0 to 1) is the share of train seconds in which the first of several
+    processes only exchanged gradients, up to the last evaluation, and `communication_how` its
+    method. Both are None for a single process.
     """
 
     readings: int = 0
@@ -51,10 +49,10 @@ class RunTelemetry:
 class PrecisionAudit:
     """The narrowest floating type that a matmul or convolution of the training touched.
 
-    `lowest` is None where none was seen. `observed` counts the operations by the type of their
-    operands. `flags` are the settings of torch that decide the meaning of float32, `canary_errors`
-    the relative errors of a float32 matmul and convolution against float64. `opaque` lists parts
-    that the audit cannot look into. `scope` names the part watched.
+    `lowest` is None without such an operation. `observed` counts operations by the type of their
+    operands. `flags` are the settings of torch for float32, `canary_errors` the relative errors of
+    a float32 matmul and convolution against float64. `opaque` lists parts closed to the audit.
+    `scope` names the watched part.
     """
 
     lowest: PrecisionName | None
@@ -68,9 +66,9 @@ class PrecisionAudit:
 
 @dataclass(frozen=True)
 class ModelWork:
-    """The work of one training step: FLOPs of its matmuls and convolutions, the bytes they move.
+    """Work of one training step: FLOPs of its matmuls and convolutions, and the bytes they move.
 
-    `step_bytes` counts every operand and result of these operations once, as if no cache helped.
+    `step_bytes` counts every operand and result of these operations once, as if without a cache.
     """
 
     batch_size: int
@@ -89,9 +87,9 @@ class Figure:
 
 @dataclass(frozen=True)
 class Canary:
-    """A short roof, measured to see whether a worker still is as fast as it was.
+    """A short speed check: whether a worker is still as fast as it was.
 
-    Readings are compared within one `configuration` only: torch version, figure and accelerator.
+    Only readings of one `configuration` are comparable: torch version, figure and accelerator.
     """
 
     gflops: float
@@ -114,7 +112,7 @@ class WorkerProbe:
 
 @dataclass(frozen=True)
 class ProbeAnswer:
-    """The server's answer to a canary. `drifted` takes the worker out. `message` says why."""
+    """The server's answer to a speed check. `drifted` takes the worker out. `message` says why."""
 
     drifted: bool = False
     baseline_gflops: float | None = None

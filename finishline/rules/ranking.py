@@ -1,4 +1,4 @@
-"""What boards rank by: the evidence for a time in words, and figures with their limits."""
+"""Rank boards: the evidence for a time in words, and figures with their limits."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from finishline.rules.statistics.aggregate import LONGEST_SECONDS, SHORTEST_SECO
 from finishline.rules.submissions.claim import MOST_INSTANCES, Kind
 
 Metric = Literal["tta", "quality", "cost", "energy", "latency", "inference_cost"]
-# A board ranks submissions of one kind: a training and an inference have no figure in common.
+# A board ranks submissions of one kind, because a training and an inference share no figure.
 KIND_OF_METRIC: dict[Metric, Kind] = {
     "tta": "train",
     "quality": "train",
@@ -23,9 +23,9 @@ KIND_OF_METRIC: dict[Metric, Kind] = {
     "latency": "inference",
     "inference_cost": "inference",
 }
-# Limits of figures stated in a submission or its logs, each included: a claim beyond them is
-# refused. Older stored submissions and those published elsewhere may have any figure.
-# A megawatt for the longest time that a run may take.
+# Limits of figures in a submission or its logs, each included. A claim beyond them is refused.
+# Older stored and published submissions may have any figure. Joules: a megawatt for the longest
+# time of a run.
 MOST_JOULES = 1e6 * LONGEST_SECONDS
 POSSIBLE: dict[str, tuple[float, float]] = {
     "tta_seconds": (SHORTEST_SECONDS, LONGEST_SECONDS),
@@ -57,26 +57,26 @@ CHECK_WORDS = {
     "undecided": "undecided",
     "contradicted": "contradicted",
 }
-# An entry claims no time: these words stand for it until a worker has measured one.
+# Code claims no time. These words replace it until a worker has measured one.
 ENTRY_WORDS = {"queued": "queued", "running": "being measured"}
 ENTRY_CHECK_WORDS = {"undecided": "undecided", "contradicted": "target not held"}
 NOT_MEASURED = "not measured"
 
 
 def is_entry(row: Row) -> bool:
-    """Whether a row is a training package: it states no time and has no logs."""
+    """Whether a row is a code submission, without claimed time and logs."""
     return row.get("trained_with") == "package"
 
 
 def check_of_row(row: Row) -> str | None:
-    """Check that a claimed row has passed so far, None for other rows."""
+    """Return the check that a claimed row has passed so far, None for other rows."""
     if row.get("evidence", "claimed") != "claimed":
         return None
     return row.get("check") or CHECK_OF_STATUS.get(str(row.get("status")), "none")
 
 
 def check_words(row: Row) -> str | None:
-    """The check of a claimed row in words, None where there is none to tell."""
+    """Name the check of a claimed row, None without words for it."""
     check = check_of_row(row) or "none"
     if is_entry(row):
         return ENTRY_CHECK_WORDS.get(check)
@@ -84,7 +84,7 @@ def check_words(row: Row) -> str | None:
 
 
 def evidence_word(row: Row) -> str:
-    """The word for a row's evidence, or how far an entry without a measured time has got."""
+    """Return the word for a row's evidence, or the progress of unmeasured code."""
     evidence = str(row.get("evidence", "claimed"))
     if evidence != "claimed" or not is_entry(row):
         return evidence
@@ -92,13 +92,13 @@ def evidence_word(row: Row) -> str:
 
 
 def evidence_words(row: Row) -> str:
-    """Evidence and check in one line: "claimed · epochs agree"."""
+    """Join evidence and check in one line: "claimed · epochs agree"."""
     evidence, check = evidence_word(row), check_words(row)
     return f"{evidence} · {check}" if check else evidence
 
 
 def ranked_seconds(row: Row) -> float | None:
-    """The time of a row: ours of a measured one, else the submitter's own."""
+    """Return the time of a row: ours if it is measured, else the submitter's."""
     if row.get("evidence") == "measured" and row.get("measured_seconds") is not None:
         return float(row["measured_seconds"])
     seconds = row.get("tta_seconds")
@@ -106,13 +106,13 @@ def ranked_seconds(row: Row) -> float | None:
 
 
 def ranked_quality(row: Row) -> float | None:
-    """The quality of a row on a board with a budget: ours of a measured one, else as claimed."""
+    """Return a row's quality on a board with a budget: ours if measured, else as claimed."""
     measured = row.get("measured_quality") if row.get("evidence") == "measured" else None
     return row.get("quality") if measured is None else float(measured)
 
 
 def place_words(row: Row) -> str | None:
-    """A row's number, with "=" if shared, None without one."""
+    """Return a row's number, with "=" if shared, None without one."""
     rank = row.get("rank")
     if rank is None:
         return None
@@ -120,7 +120,7 @@ def place_words(row: Row) -> str | None:
 
 
 def busy_words(row: Row) -> str | None:
-    """Say that other programs disturbed the runs of a measured time, None if they did not."""
+    """Say that other programs disturbed the runs of a measured time, else None."""
     if not row.get("busy"):
         return None
     better = "faster" if row.get("measured_quality") is None else "better"
@@ -131,7 +131,7 @@ STRENGTH = {"claimed": 0, "published": 1, "measured": 2}
 
 
 def consequence(before: Row, after: Row) -> str:
-    """Change of a row's evidence: "drops from measured to claimed"."""
+    """Describe the change of a row's evidence: "drops from measured to claimed"."""
     first, then = str(before["evidence"]), str(after["evidence"])
     if first != then:
         verb = "rises" if STRENGTH[then] > STRENGTH[first] else "drops"
@@ -140,5 +140,5 @@ def consequence(before: Row, after: Row) -> str:
     return f"stays {one}" if one == other else f"changes from {one} to {other}"
 
 
-# Where we train ourselves, results published elsewhere are numbered apart, in a round of their own.
+# Where we train ourselves, results published elsewhere are numbered in their own round.
 Round = Literal["open", "archive"]

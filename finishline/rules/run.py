@@ -1,4 +1,4 @@
-"""One training run as every log format parses into it, the seconds that count, its stored curve."""
+"""One training run from any log format, the seconds that count, and its stored curve."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -21,7 +21,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True)
 class Ledger:
-    """Seconds spent in each phase, from the start of the process to one moment of the run."""
+    """Seconds in each phase, from the start of the process to one moment of the run."""
 
     init: float = 0.0
     compile: float = 0.0
@@ -33,11 +33,9 @@ class Ledger:
     idle: float = 0.0
 
     def total(self) -> float:
-        """All seconds in the ledger."""
         return float(sum(vars(self).values()))
 
     def plus(self, phase: Phase, seconds: float) -> "Ledger":
-        """This ledger with `seconds` more in `phase`."""
         return replace(self, **{phase.value: getattr(self, phase.value) + seconds})
 
 
@@ -45,10 +43,9 @@ class Ledger:
 class Evaluation:
     """One quality measurement in a run.
 
-    `seconds` counts on the clock of the run it belongs to. `quality` is in the unit of the
-    benchmark's metric and never rescaled; `ledger` is the ledger at this moment, None where the log
-    does not tell; `line` is the 1-based line of the log it was read from. `others` has the
-    qualities in further metrics of the same moment, by their names in the log.
+    `seconds` counts on the run's clock. `quality` is in the unit of the benchmark's metric, never
+    rescaled. `ledger` is None where the log omits it. `line` is the 1-based line in the log.
+    `others` has the qualities in further metrics of the same moment, by their names in the log.
     """
 
     epoch: float | None
@@ -62,16 +59,14 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Run:
-    """One training from its start to its target, or to where it gave up.
+    """One training from its start to its target, or to its end without one.
 
-    `clock` names the clock that `Evaluation.seconds` and `stop_seconds` count on. `status` is the
-    log's own word ("success", "aborted" ...), None where the format has none. `stop_seconds` is
-    when the run stopped, None where the format does not tell. `preparation_seconds` are the seconds
-    before its start, None where the log does not tell when preparing began. An MLPerf log may tell
-    it and no ledger, which takes the times of its evaluations too. `seeds` are those of all ranks.
-    `processor_share` is the share of its processor that the training had, from 0 to 1, where the
-    log tells it. `start_ms` is the time of run_start in milliseconds since 1970, on line
-    `start_line`, where the format tells it.
+    `clock` names the clock of `Evaluation.seconds` and `stop_seconds`. `status` is the log's own
+    word ("success", "aborted" ...). `preparation_seconds` are the seconds before its start. An
+    MLPerf log may have them without a ledger, which takes the times of its evaluations too. `seeds`
+    are those of all ranks. `processor_share` (0 to 1) is the training's share of its processor.
+    `start_ms` is the time of run_start in milliseconds since 1970, on line `start_line`. Each of
+    them is None where the log omits it.
     """
 
     name: str
@@ -106,7 +101,7 @@ class Clock:
     name: str
 
     def seconds(self, ledger: Ledger, *, division: str) -> float:
-        """Seconds of the ledger that are on this clock.
+        """Return the seconds of the ledger on this clock.
 
         dawnbench: everything but evaluation. mlperf: everything after initialisation, compilation
         and warm-up, of which the first 30 minutes (closed) or 4 hours (open) are free and the
@@ -131,9 +126,9 @@ PHASES = tuple(field.name for field in fields(Ledger))
 
 
 def curve_row(evaluation: Evaluation) -> list[Any]:
-    """Epoch, seconds, quality, samples. The phases that took seconds. The other metrics.
+    """Store epoch, seconds, quality, samples, the seconds by phase and the other metrics.
 
-    The last two are there if the log tells them: absent fields at the end are left out.
+    Absent fields at the end are left out.
     """
     row: list[Any] = [evaluation.epoch, evaluation.seconds, evaluation.quality, evaluation.samples]
     if evaluation.ledger is not None:
@@ -145,12 +140,12 @@ def curve_row(evaluation: Evaluation) -> list[Any]:
 
 
 def ledger_of(row: CurveRow) -> Ledger | None:
-    """The ledger at an evaluation, None where the log does not tell. A row may end before it."""
+    """Return the ledger at an evaluation, None if the log omits it. A row may end before it."""
     return Ledger(**row[LEDGER]) if len(row) > LEDGER and row[LEDGER] is not None else None
 
 
 def evaluation_of(row: CurveRow) -> Evaluation:
-    """The evaluation that a stored row was made of."""
+    """Rebuild the evaluation of a stored row."""
     return Evaluation(
         epoch=row[EPOCH],
         seconds=row[SECONDS],

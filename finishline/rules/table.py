@@ -1,6 +1,6 @@
-"""Tables of files as dataclasses and models: a wrong value names its file and its field.
+"""Read tables of files as dataclasses and models: a wrong value names its file and field.
 
-The type of a field says what a file may have there, and so does the error for anything else.
+The type of a field is also the source of the error for anything else.
 """
 
 import json
@@ -30,7 +30,7 @@ MOST_MARKS = 2  # Vietnamese takes two. More grow over the lines of a page.
 
 
 class FieldError(ValueError):
-    """A value of the right type that a rule refuses. `field` is named by the check of a table."""
+    """A rule refuses a value of the right type. The check of a table names its `field`."""
 
     def __init__(self, message: str, *, expected: str, field: str | None = None) -> None:
         super().__init__(f"{message}; expected {expected}")
@@ -41,7 +41,7 @@ class FieldError(ValueError):
 class Checked:
     """Annotation of a field: `check` returns its value, or raises FieldError.
 
-    A training knows these types and reads no table. So pydantic is loaded where one is read.
+    A training knows these types and reads no table, so pydantic is loaded at the first table.
     """
 
     check: Callable[[Any], Any]
@@ -58,7 +58,7 @@ class Checked:
 
 
 def like(pattern: str, expected: str) -> Checked:
-    """Annotation of a text that fits a pattern, which the API's document has too."""
+    """Annotate a text that fits a pattern, which the API's document shows too."""
 
     def check(text: str) -> str:
         if not re.fullmatch(pattern, text) or not text.isprintable():
@@ -79,7 +79,7 @@ EACH_ONCE = Checked(_each_once)
 
 
 def fault_in_text(text: str) -> str | None:
-    """The fault in the characters of a stranger's text. None if it may be shown."""
+    """Return the fault in the characters of a stranger's text. None if it may be shown."""
     if MISLEADING.search(text):
         return "control characters in a text"
     marks = 0
@@ -103,7 +103,7 @@ def _trimmed(text: str) -> str:
 
 
 def read_day(value: object) -> date:
-    """A date of TOML or a text as 2026-11-21. Raises ValueError."""
+    """Read a date of TOML, or a text as 2026-11-21. Raises ValueError."""
     if type(value) is date:
         return value
     try:
@@ -149,7 +149,7 @@ def _without_nulls(value: Any) -> Any:
 
 @cache
 def _adapter(kind: type[Any]) -> tuple[Any, dict[str, Any]]:
-    """The reader of a type, and its JSON schema. A type of its own configuration keeps that."""
+    """Return the reader of a type, and its JSON schema. A type may keep its own configuration."""
     from pydantic import TypeAdapter
 
     optional: Any = kind | None
@@ -160,7 +160,7 @@ def _adapter(kind: type[Any]) -> tuple[Any, dict[str, Any]]:
 def _problems(
     invalid: Any, whole: Mapping[str, Any], path: str
 ) -> Iterator[tuple[str | None, str, str]]:
-    """The field of each problem, the fault and the expected value."""
+    """Yield the field of each problem, the fault and the expected value."""
     hinted: set[tuple[Any, ...]] = set()
     around: set[tuple[Any, ...]] = set()
     for each in invalid.errors(include_url=False)[:MOST_PROBLEMS]:
@@ -168,7 +168,7 @@ def _problems(
         expected, found, kind = expected_of(_node(whole, steps), whole), each["input"], each["type"]
         siblings = _node(whole, steps[:-1]).get("properties", {})
         message = f"got {shown(found)}"
-        if kind == "too_short" and steps in around:  # It has none left of the right type.
+        if kind == "too_short" and steps in around:  # It has no element of the right type left.
             continue
         around.update(steps[:length] for length in range(len(steps)))
         if kind == "missing":
@@ -199,7 +199,7 @@ def _problems(
 
 
 def _node(whole: Mapping[str, Any], steps: tuple[Any, ...]) -> Mapping[str, Any]:
-    """The part of a schema that describes the value at a place."""
+    """Return the part of a schema for the value at a place."""
     node = _resolved(whole, whole)
     for step in steps:
         inner = node.get("items") if isinstance(step, int) else node.get("properties", {}).get(step)
@@ -208,7 +208,7 @@ def _node(whole: Mapping[str, Any], steps: tuple[Any, ...]) -> Mapping[str, Any]
 
 
 def _resolved(node: Any, whole: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A schema without references, of a value that is not null."""
+    """Resolve a schema's references, for a value that is not null."""
     node = {} if isinstance(node, bool) else node
     if "$ref" in node:
         return {"type": "object"} | dict(whole["$defs"][node["$ref"].rpartition("/")[2]])
@@ -218,7 +218,7 @@ def _resolved(node: Any, whole: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def expected_of(node: Mapping[str, Any], whole: Mapping[str, Any]) -> str:
-    """The values that a schema allows, in words."""
+    """Name the values that a schema allows, in words."""
     kind = node.get("type")
     if kind in ("object", None) and "enum" not in node and "const" not in node:
         return "a table"

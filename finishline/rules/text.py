@@ -1,4 +1,4 @@
-"""Texts of strangers: misspelt names, UTF-16, bounded TOML. Counts in words."""
+"""Read texts of strangers: misspelt names, UTF-16, bounded TOML. Write counts in words."""
 
 import math
 import re
@@ -12,18 +12,18 @@ from finishline.rules.errors import RuleError
 
 
 def count_text(number: int, noun: str, plural: str | None = None) -> str:
-    """Count with its noun: 1 run, 1,688 runs. `plural` where it takes more than an s."""
+    """Write a count with its noun: 1 run, 1,688 runs. `plural` where it takes more than an s."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def names_text(names: Sequence[str], *, most: int = 3) -> str:
-    """The first names of a list, and how many more there are."""
+    """Write the first names of a list, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 
 
 def shown(value: object) -> str:
-    """A stranger's value for an error: as Python writes it, at most 60 characters."""
+    """Show a stranger's value in an error: as Python writes it, at most 60 characters."""
     try:
         text = repr(value)
     except ValueError:  # an int of more digits than Python converts to text
@@ -32,12 +32,12 @@ def shown(value: object) -> str:
 
 
 def unseen_gap_text(percent: float) -> str:
-    """Words for the least gap that runs could show, in percent."""
+    """Describe the least gap that runs could show, in percent."""
     digits = f"{percent:,.0f}" if 99.5 <= percent < 1e6 else f"{percent:.2g}"
     return f"a gap under {digits} % could not be seen"
 
 
-# Below this share of letters in common lie pairs that both exist, such as min_runs and max_runs.
+# Below this share of letters in common are pairs of real names, such as min_runs and max_runs.
 ALIKE = 0.8
 # Comparing takes the product of both lengths, and a stranger's table may have any number of names.
 LONGEST_NAME = 100
@@ -45,9 +45,9 @@ MOST_NAMES = 200
 
 
 def near_miss(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is nearly `name`, None where none is. The first of equally near ones.
+    """Return the first of the nearest known names, None without a near one.
 
-    Upper case, hyphens and letters in another order make no difference.
+    Ignores upper case, hyphens and letters in another order.
     """
     if len(name) > LONGEST_NAME:
         return None
@@ -58,7 +58,7 @@ def near_miss(name: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The question to put behind an unknown name, with a space before it. Empty without a guess."""
+    """Ask about an unknown name, with a space before the question. Empty without a guess."""
     meant = near_miss(name, known)
     return "" if meant is None else f" (did you mean {meant!r}?)"
 
@@ -74,7 +74,7 @@ def _likeness(*names: str) -> float:
 def refuse_utf16(content: bytes, *, file: str, error: type[RuleError] = RuleError) -> None:
     """Raise `error` for a text in UTF-16 or UTF-32, with a byte order mark or without one.
 
-    In them nearly every first or second byte of a text with Latin letters is zero, and not both.
+    In them nearly every first or second byte of Latin text is zero, but only one of the two.
     """
     start = content[:1024]
     zeros = [start[at::4].count(0) for at in range(4)]
@@ -91,8 +91,8 @@ MOST_KEY_PARTS = 16
 DEEPEST = 16
 LONGEST_WORD = 200
 LONGEST_NUMBER = 40
-# Texts and comments first: nothing counts that lies in them. Possessive, so that nothing is read
-# twice even where a part is left open.
+# Texts and comments first: their content counts for nothing. Possessive, so that even an open part
+# is read once.
 PIECE = re.compile(
     r"""
     (?P<text> \"{3} [^\\"]*+ (?: (?: \\. | "{1,2}+(?!") ) [^\\"]*+ )*+ "{3,5}+
@@ -109,7 +109,7 @@ PIECE = re.compile(
 
 
 def parse_toml(content: bytes, *, file: str, error: type[RuleError] = RuleError) -> dict[str, Any]:
-    """The table that TOML text holds. Raises `error` naming the file and, where known, the line."""
+    """Read TOML text. Raises `error` naming the file and, where known, the line."""
     if len(content) > MOST_BYTES:
         message = f"{len(content)} bytes"
         raise error(message, file=file, expected=f"TOML of at most {MOST_BYTES} bytes")
@@ -142,7 +142,7 @@ def _check_bounds(text: str, file: str, error: type[RuleError]) -> None:
 
 
 def _problem(kind: str | None, found: str, *, depth: int, parts: int) -> tuple[str, str] | None:
-    """Fault in a piece of the text, and the text expected instead."""
+    """Return the fault in a piece of the text, and the text expected instead."""
     if parts >= MOST_KEY_PARTS:
         return "a key with too many dots", f"at most {MOST_KEY_PARTS} parts"
     if depth > DEEPEST:
@@ -160,7 +160,7 @@ HEADER = re.compile(r"\[+\s*([\w.\"-]+)\s*\]+\s*(#.*)?")
 
 
 def line_of(content: bytes, field: str) -> int | None:
-    """The 1-based line of a dotted field or of its table in TOML text, None if it has none."""
+    """Find the 1-based line of a dotted field or of its table in TOML text."""
     table, best, length = "", None, 0
     for number, line in enumerate(content.decode(errors="replace").splitlines(), start=1):
         header = HEADER.fullmatch(line.strip())
@@ -181,8 +181,9 @@ SMALLEST_PLAIN, LARGEST_PLAIN = 1e-15, 1e15
 
 
 def significant(value: float, digits: int) -> str:
-    """A plain decimal with so many significant digits. In scientific notation if nobody measures
-    a figure as large or as small.
+    """Write a plain decimal with so many significant digits.
+
+    Uses scientific notation beyond all measurable sizes.
     """
     if value == 0:
         return "0"

@@ -1,4 +1,4 @@
-"""Published archives: find the submissions in a tree of files and score each one.
+"""Find the submissions of published archives in a tree of files, and score each one.
 
-Nothing here touches a disk: the caller lists and reads files (`files.Archive`).
+The caller lists and reads files (`files.Archive`): this code never touches a disk.
 """

@@ -24,12 +24,12 @@ from finishline.rules.text import shown as shown_value
 _LINE = re.compile(rb"^([a-z_]{1,40}): *(\{.{0,16000}\})\s*$", re.MULTILINE)
 _NAMES = {"org": "submitter", "platform": "system_name"}
 SAME_FACTOR = 1e-6
-# Fields of a scaling.json that name the set that it is for.
+# Fields of a scaling.json that name its set.
 NAMES_OF_SETS = {"benchmark", "system", "submitter", "path", "file", "files", "runs"}
 
 
 def _read_logged_system(content: bytes, *, file: str) -> SystemDescription:
-    """The system in a description of v0.6: a JSON object, or a line for each field."""
+    """Read the system in a description of v0.6: a JSON object, or a line for each field."""
     if content.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"{"):
         return read_system(content, file=file)
     table: dict[str, Any] = {}
@@ -53,7 +53,7 @@ READERS = {"0.5": read_entry_system, "0.6": _read_logged_system}
 def read_description(
     found: ResultSet, archive: Archive, version: str | None, problems: Problems
 ) -> SystemDescription | None:
-    """The system description of a set in a package: ORG/systems/SYSTEM.json, in v0.5 entry.json."""
+    """Read the system description of a set: ORG/systems/SYSTEM.json, in v0.5 entry.json."""
     *organisation, _, system = found.system_place
     place = (*organisation, "systems", f"{system}.json")
     if version == "0.5":
@@ -83,7 +83,7 @@ def check_agreement(
 ) -> None:
     """Note where logs differ from each other, from the path or from the system description.
 
-    A set that is submitted to the open division is open, even if its logs say closed: that asks for
+    A set submitted to the open division is open even if its logs say closed, because open asks for
     less. But where logs were compared with the reference as closed ones, the two must agree.
     """
     described = description and division_of(description)
@@ -116,7 +116,7 @@ def check_agreement(
 
 
 def division_of(description: SystemDescription) -> str | None:
-    """The division in a system description, in the word of the rules."""
+    """Return the division in a system description, in the word of the rules."""
     said = (description.division or "").lower()
     return "closed" if said == "close" else said or None
 
@@ -126,7 +126,7 @@ def _plain(text: str | None) -> str:
 
 
 def read_scaling(found: ResultSet, archive: Archive, problems: Problems) -> float | None:
-    """The factor of a set's scaling.json, None without one or where it cannot be used."""
+    """Read the factor of a set's scaling.json, None without one or if it is unusable."""
     file = archive.find((*found.place, "scaling.json"))
     if file is None:
         above = archive.find((*found.place[:-1], "scaling.json"))
@@ -154,7 +154,7 @@ def read_scaling(found: ResultSet, archive: Archive, problems: Problems) -> floa
 
 
 def _other_set(fields: dict[str, Any], found: ResultSet) -> str | None:
-    """A name in a scaling.json of another set than its own."""
+    """Return a name in a scaling.json of another set."""
     own = {*found.place, *(file.name for file in found.runs)}
     for name in NAMES_OF_SETS & fields.keys():
         values = fields[name] if type(fields[name]) is list else [fields[name]]
@@ -165,7 +165,7 @@ def _other_set(fields: dict[str, Any], found: ResultSet) -> str | None:
 
 
 def check_scaling(record: dict[str, Any], found: ResultSet, problems: Problems) -> None:
-    """Note a factor that is believed, and one that is not the factor of the reference points."""
+    """Note a factor that is believed, and a factor that differs from the reference points'."""
     rcp, said = record["rcp"], record["scaling_json"]
     path = f"{found.path}/scaling.json"
     if rcp is not None and rcp["verdict"] == "published":

@@ -57,7 +57,7 @@ _WORKLOAD = re.compile(r"(.+)_(?:jax|pytorch)")
 
 @dataclass
 class Submission:
-    """The tables of one submission by workload, study and trial, and the times in them.
+    """The tables of one submission by workload, study and trial, and their times.
 
     A trial without a table has None. `studies` has the seconds to the target in each study.
     """
@@ -70,17 +70,16 @@ class Submission:
 
     @property
     def study_names(self) -> list[str]:
-        """The names of its studies."""
         return sorted({study for studies in self.trials.values() for study in studies})
 
     @property
     def times(self) -> dict[str, float]:
-        """Seconds to the target for each workload, the median of its studies."""
+        """Return the seconds to the target for each workload, the median of its studies."""
         return {workload: median(seconds) for workload, seconds in self.studies.items()}
 
 
 def score_algoperf(paths: Iterable[Path]) -> Iterator[Record]:
-    """Yield the record of every submission, best first. Those in one folder are one leaderboard."""
+    """Yield the record of every submission, best first. One folder is one leaderboard."""
     for path in paths:
         boards: dict[Path, list[Submission]] = defaultdict(list)
         for submission in _find(path.resolve()):
@@ -95,7 +94,10 @@ def score_algoperf(paths: Iterable[Path]) -> Iterator[Record]:
 
 
 def _find(root: Path) -> list[Submission]:
-    """The submissions below a folder: SUBMISSION/STUDY/WORKLOAD/trial_N/eval_measurements.csv."""
+    """Find the submissions below a folder:
+
+    SUBMISSION/STUDY/WORKLOAD/trial_N/eval_measurements.csv.
+    """
     found: dict[Path, Submission] = {}
     for trial in sorted(root.rglob("trial_*")):
         named, folder = _WORKLOAD.fullmatch(trial.parent.name), trial.parents[2]
@@ -112,7 +114,7 @@ def _find(root: Path) -> list[Submission]:
 
 
 def _read(submission: Submission) -> None:
-    """Read the time of each study of each workload, and note which trials are missing."""
+    """Read the time of each study of each workload, and note missing trials."""
     problems, path = submission.problems, submission.id
     least = TRIALS.get(submission.folder.parent.name, 0)
     for workload, studies in sorted(submission.trials.items()):
@@ -142,7 +144,7 @@ def _read(submission: Submission) -> None:
 
 
 def _first_at_target(table: Path, workload: str, submission: Submission) -> tuple[float, float]:
-    """The first evaluation of a trial at the target: its number and seconds, infinite without one.
+    """Return number and seconds of a trial's first evaluation at the target, infinite without one.
 
     The least of several trials is the best by the published scores: they take the trial with the
     fewest evaluations. Of equal ones they take any, and we take the fastest.
@@ -184,7 +186,7 @@ def _read_table(table: Path, file: str, columns: Sequence[str]) -> Source:
 
 
 def _score(board: Sequence[Submission]) -> Iterator[Record]:
-    """The records of a leaderboard: each time is compared with the fastest of its workload."""
+    """Yield the records of a leaderboard, comparing each time with the fastest of its workload."""
     seen = {workload for submission in board for workload in submission.studies}
     base = [*BASE, *(workload for workload in ADDED if workload in seen)]
     variants = HELD_OUT if seen & {*HELD_OUT} else ()
@@ -231,7 +233,7 @@ def _score(board: Sequence[Submission]) -> Iterator[Record]:
 def _missed(
     board: Sequence[Times], base: Sequence[str], held_out: Mapping[str, str]
 ) -> list[dict[str, str]]:
-    """Why a workload does not count, for each submission. One that counts has no entry.
+    """Say for each submission why a workload does not count.
 
     A workload counts with its held-out variant, and a variant with its workload.
     """

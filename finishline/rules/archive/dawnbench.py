@@ -1,4 +1,4 @@
-"""The record of a DAWNBench entry: every figure it was published with, from its own files."""
+"""Compute the record of a DAWNBench entry: every published figure, from its own files."""
 
 from pathlib import PurePosixPath
 from typing import Any, Literal
@@ -76,7 +76,7 @@ def score_entry(entry: EntryFiles, archive: Archive, definitions: Definitions) -
 
 
 def _task(entry: EntryFiles, archive: Archive, kind: str) -> str | None:
-    """The task of an entry outside TASK/KIND, by the metric its files name."""
+    """Find the task of an entry outside TASK/KIND, by the metric in its files."""
     read = _read(entry, "tsv" if kind == "train" else "json", archive, Problems())
     head = b"" if read is None else read[1][: 4096 if kind == "train" else None]
     return next((task for metric, task in TASK_OF_METRIC.items() if metric in head), None)
@@ -85,7 +85,7 @@ def _task(entry: EntryFiles, archive: Archive, kind: str) -> str | None:
 def _read(
     entry: EntryFiles, suffix: Literal["json", "tsv"], archive: Archive, problems: Problems
 ) -> tuple[str, bytes] | None:
-    """The path and content of an entry's JSON or TSV. None where it is missing or unreadable."""
+    """Return the path and content of an entry's JSON or TSV. None if missing or unreadable."""
     file = entry.json if suffix == "json" else entry.tsv
     if file is None:
         message = f"no {PurePosixPath(entry.path).stem}.{suffix} beside it"
@@ -101,7 +101,7 @@ def _read(
 def _training_figures(
     run: Run, said: DawnbenchEntry | None, benchmark: Benchmark, problems: Problems
 ) -> dict[str, Any]:
-    """The figures of a run by the rules of any other result."""
+    """Score a run by the rules of any other result."""
     price = said.cost_usd_per_hour if said else None
     result = score(
         [run],

@@ -1,7 +1,8 @@
-"""Definitions of archived benchmarks: by id, and by their names in published files.
+"""Find definitions of archived benchmarks by id, and by their names in published files.
 
-One file has a benchmark, one of MLPerf in all of its `rounds`. A table of `[[differs]]` has what
-differs in some, such as `rounds = "2.0-4.1"`, and `[[points]]` their reference convergence points.
+One file has one MLPerf benchmark in all of its `rounds`. A table of `[[differs]]` has the
+differences of some, such as `rounds = "2.0-4.1"`, and `[[points]]` their reference convergence
+points.
 """
 
 import json
@@ -27,8 +28,7 @@ SOURCES = """\
 SEEDS_SINCE = "4.1"
 # mlperf-logging 52245a0 of July 2024 takes the standard deviation of all figures.
 SPREAD_OF_ALL_SINCE = "4.1"
-# Rules of August 2022. The tables of v1.0 and v1.1 are left out: 15 sets that fail them were
-# published.
+# Rules of August 2022. The tables of v1.0 and v1.1 are left out: 15 published sets fail them.
 NORMALISED_SINCE = "2.1"
 OTHER_NAMES = {"ssd": "retinanet", "gnn": "rgat", "mask": "maskrcnn"}
 OLD_FORMAT_ROUNDS = {"0.5", "0.6"}
@@ -37,18 +37,17 @@ _DAWNBENCH = {"CIFAR10": "cifar10", "ImageNet": "imagenet", "SQuAD": "squad"}
 
 @cache
 def shipped_definition(benchmark_id: str) -> Benchmark:
-    """A shipped definition by its id. Raises KeyError for any other id."""
+    """Read a shipped definition by its id. Raises KeyError for any other id."""
     return parse_benchmark(shipped_texts()[benchmark_id], file=f"{benchmark_id}.toml")
 
 
 def shipped_definitions() -> dict[str, Benchmark]:
-    """Every shipped definition by its id."""
     return {name: shipped_definition(name) for name in sorted(shipped_texts())}
 
 
 @cache
 def shipped_texts() -> Mapping[str, bytes]:
-    """The text of every shipped definition, by its id."""
+    """Read the text of every shipped definition, by its id."""
     texts = {}
     for path in sorted(SHIPPED.glob("*.toml")):
         whole = parse_toml(path.read_bytes(), file=path.name)
@@ -62,7 +61,7 @@ def shipped_texts() -> Mapping[str, bytes]:
 
 
 def _definition(whole: Mapping[str, Any], version: str, stem: str) -> tuple[str, dict[str, Any]]:
-    """The name of a benchmark in one round, and its definition there."""
+    """Return the name of a benchmark in one round, and its definition there."""
     own: dict[str, Any] = {"name": stem, "divisions": ["closed", "open"], "clock": "mlperf"}
     own |= whole
     for change in own.pop("differs", []):
@@ -101,7 +100,7 @@ def _merged(table: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, An
 
 
 def _toml(table: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """The lines of a table: its values first, then the tables in it."""
+    """Write a table as TOML lines: its values first, then the tables in it."""
     inner = []
     for key, value in table.items():
         if isinstance(value, dict):
@@ -131,34 +130,32 @@ class Definitions:
                     self._mlperf.setdefault(("", name), benchmark)
 
     def of_task(self, task: str) -> Benchmark | None:
-        """The definition of a DAWNBench task."""
         return self._benchmarks.get(_DAWNBENCH[task])
 
     def of_mlperf(self, name: str, version: str | None) -> Benchmark | None:
-        """The definition of an MLPerf benchmark, without a version the newest since v0.7."""
+        """Return the definition of an MLPerf benchmark, without a version the newest since v0.7."""
         return self._mlperf.get((version or "", name))
 
     def quality_in_logs(
         self, name: str | None, benchmark: Benchmark | None
     ) -> QualityTarget | None:
-        """Form of quality in the logs of a benchmark, by its definition, else by the newest."""
+        """Return the form of quality in a benchmark's logs, by its definition or the newest."""
         known = benchmark or (self.of_mlperf(name, None) if name else None)
         return known.target if known is not None else None
 
     def rounds_of(self, names: Iterable[str]) -> tuple[str, ...]:
-        """The rounds since v0.7 that define all of these benchmarks, oldest first."""
+        """Return the rounds since v0.7 that define all of these benchmarks, oldest first."""
         wanted = set(names)
         rounds = {version for version, _ in self._mlperf} - {"", *OLD_FORMAT_ROUNDS}
         fitting = [r for r in rounds if all((r, name) in self._mlperf for name in wanted)]
         return tuple(sorted(fitting, key=_parts))
 
     def mlperf_names(self) -> tuple[str, ...]:
-        """Names that MLPerf benchmarks may have in logs."""
         return tuple(sorted({name for _, name in self._mlperf}))
 
 
 def names_of(name: str, benchmark: Benchmark | None) -> tuple[str, ...]:
-    """Names in logs of a benchmark that is called `name` in its path."""
+    """Return the names in logs of a benchmark with `name` in its path."""
     if benchmark is not None:
         return benchmark.log_names
     synonyms = {old for pair in OTHER_NAMES.items() if name in pair for old in pair}
@@ -166,7 +163,7 @@ def names_of(name: str, benchmark: Benchmark | None) -> tuple[str, ...]:
 
 
 def general_runs(name: str) -> RunsRule:
-    """Rule for the runs of a result without a definition. Source: counts of mlperf-logging."""
+    """Return the runs of a result without a definition. Source: counts of mlperf-logging."""
     name = OTHER_NAMES.get(name, name)
     if name == "unet3d":
         return RunsRule(count=40, dropped=4)
@@ -179,7 +176,7 @@ def general_runs(name: str) -> RunsRule:
 def tell_rounds(
     found: Iterable[Submission], definitions: Definitions
 ) -> Mapping[Place, tuple[str, ...]]:
-    """The rounds that each folder of packages, and each package, may be of by its benchmarks."""
+    """Return the possible rounds of each folder of packages and each package, by its benchmarks."""
     names: dict[Place, set[str]] = defaultdict(set)
     for each in found:
         if isinstance(each, ResultSet) and each.in_package:
@@ -190,10 +187,10 @@ def tell_rounds(
 
 
 def possible_rounds(found: ResultSet, rounds: Mapping[Place, tuple[str, ...]]) -> tuple[str, ...]:
-    """The rounds that a set may be of, oldest first. None where nothing tells.
+    """Return the possible rounds of a set, oldest first, empty if unknown.
 
-    The one that its folders name, else those of the other benchmarks in the folder of its
-    organisation or, where that leaves fewer, in the one around it.
+    The round in its folders' names, else the rounds of the other benchmarks in the folder of its
+    organisation or, if those are fewer, in the folder around it.
     """
     named = version_of(found.place[:-3] if found.in_package else found.place)
     if named is not None:

@@ -1,4 +1,4 @@
-"""Files of an archive, their copies, and where published archives come from."""
+"""Files of an archive, their copies, and the sources of published archives."""
 
 import hashlib
 import re
@@ -13,7 +13,7 @@ from finishline.rules.errors import LogFormatError
 from finishline.rules.text import parse_toml
 
 Place = tuple[str, ...]
-# Names of files that can belong to a submission, and how deep in a tree they may lie.
+# Names of files that can belong to a submission, and their greatest depth in a tree.
 SUFFIXES = (".json", ".tsv", ".txt", ".log", ".out", ".stdout", ".md")
 COMPRESSED = tuple(f"{suffix}.gz" for suffix in SUFFIXES)
 MAX_FOLDERS_DEEP = 64
@@ -22,8 +22,8 @@ CHUNK_BYTES = 4 * 1024 * 1024
 HEAD_BYTES = 4096
 COMMIT = re.compile(r"[0-9a-f]{40}")
 MLCOMMONS = "https://github.com/mlcommons"
-# A folder that was downloaded as a zip has its branch or commit behind its name. An unknown round
-# is one by the name of its repository.
+# A folder that was downloaded as a zip has its branch or commit behind its name. Unknown rounds go
+# by the name of their repository.
 _VERSION = re.compile(
     r"(?:training_results_v(?P<named>\d{1,2}\.\d{1,2})|(?:.*[_-])?v(?P<known>0\.[567]|[1-9]\d?\.[01]))"
     r"(?:\.\d)?(?:-(?:main|master|[0-9a-f]{7,40}))?"
@@ -44,7 +44,6 @@ class ArchiveFile:
 
     @property
     def name(self) -> str:
-        """The last part of the path."""
         return self.place[-1]
 
 
@@ -68,18 +67,17 @@ class Archive:
         self._look = look
 
     def find(self, place: Place) -> ArchiveFile | None:
-        """The file at a place, listed or not."""
         return self.files.get(place) or self._look(place)
 
     def chunks(self, file: ArchiveFile, *, size: int = CHUNK_BYTES) -> Iterator[bytes]:
-        """The content of a file, in pieces. Raises LogFormatError if it may not be read."""
+        """Yield the content of a file in pieces. Raises LogFormatError if it may not be read."""
         if file.refused is not None:
             expected, code = "a regular file with a plain name", "not_a_regular_file"
             raise LogFormatError(file.refused, file=file.path, expected=expected, code=code)
         return self._read(file, size)
 
     def small(self, file: ArchiveFile, *, limit: int = MAX_SMALL_BYTES) -> bytes:
-        """The whole content of a file that has to be small. Raises LogFormatError."""
+        """Read a small file as a whole. Raises LogFormatError for a larger one."""
         content = bytearray()
         for chunk in self.chunks(file):
             content += chunk
@@ -89,7 +87,7 @@ class Archive:
         return bytes(content)
 
     def digest(self, file: ArchiveFile) -> bytes:
-        """SHA-256 of a file. Raises LogFormatError if it may not be read."""
+        """Return the SHA-256 of a file. Raises LogFormatError if it may not be read."""
         digest = hashlib.sha256()
         for chunk in self.chunks(file):
             digest.update(chunk)
@@ -97,12 +95,12 @@ class Archive:
 
 
 def shown(name: str) -> str:
-    """A name as it may be printed and written: with escapes where it is no plain text."""
+    """Escape a name for printing and writing where it is more than plain text."""
     return name if name.isprintable() else ascii(name)[1:-1]
 
 
 def version_of(place: Place) -> str | None:
-    """The MLPerf version that folders name ("training_results_v5.1" is "5.1"), the innermost."""
+    """Return the MLPerf version in the innermost folder name ("training_results_v5.1" is "5.1")."""
     for part in reversed(place):
         if match := _VERSION.fullmatch(part):
             return match["named"] or match["known"]
@@ -112,7 +110,7 @@ def version_of(place: Place) -> str | None:
 def find_identical(archive: Archive, files: Iterable[ArchiveFile]) -> dict[str, tuple[str, ...]]:
     """Map the path of every log that has copies to the paths of the others.
 
-    Only files of one size that begin alike are read whole. One that cannot be read has no copies.
+    Only files of one size with the same beginning are read whole. Unreadable ones are left out.
     """
     keys: tuple[Callable[[ArchiveFile], object], ...] = (
         lambda file: file.size,
@@ -147,14 +145,13 @@ class Source:
 
 @cache
 def known_sources() -> tuple[Source, ...]:
-    """The archives in sources.toml."""
     path = Path(__file__).with_name("sources.toml")
     whole = parse_toml(path.read_bytes(), file=path.name)
     return tuple(Source(**table) for table in whole["source"])
 
 
 def find_source(commit: str | None, benchmark_id: str | None = None) -> Source | None:
-    """The known archive that has a commit, and results of a benchmark if one is given."""
+    """Find the archive with a commit, and with results of a benchmark if one is given."""
     for source in known_sources():
         is_its = benchmark_id is None or re.fullmatch(source.benchmarks, benchmark_id)
         if is_its and commit in source.commits:

@@ -22,7 +22,7 @@ HPC_BENCHMARKS = ("cosmoflow", "deepcam", "oc20", "openfold")
 
 @dataclass
 class EntryFiles:
-    """The files of a DAWNBench entry. `task` and `kind` are None where its path does not tell."""
+    """The files of a DAWNBench entry. `task` and `kind` are None where its path omits them."""
 
     task: str | None
     kind: str | None
@@ -31,13 +31,13 @@ class EntryFiles:
 
     @property
     def path(self) -> str:
-        """The path of its JSON, if it has one, else of its TSV."""
+        """Return the path of its JSON, if it has one, else of its TSV."""
         return next((file.path for file in (self.json, self.tsv) if file), "")
 
 
 @dataclass
 class ResultSet:
-    """The logs of one MLPerf submission, by their numbers, or one log `alone`, of no package."""
+    """The logs of one MLPerf submission, by their numbers, or one log `alone` outside a package."""
 
     path: str
     place: Place
@@ -50,18 +50,17 @@ class ResultSet:
 
     @property
     def in_package(self) -> bool:
-        """Whether the folder stands in a package: ORG/results/SYSTEM/BENCHMARK."""
+        """Whether the folder is in a package: ORG/results/SYSTEM/BENCHMARK."""
         return self._in_results and not self.alone
 
     @property
     def scaling(self) -> str | None:
-        """The scaling of a set of MLPerf HPC, where its path names one."""
+        """Return the scaling in the path of an MLPerf HPC set."""
         in_system = len(self.place) > 4 and self.place[-4] == "results"
         return self.place[-2] if in_system and self.place[-2] in SCALINGS else None
 
     @property
     def is_hpc(self) -> bool:
-        """Whether its path is one of MLPerf HPC."""
         named = any(part in HPC_BENCHMARKS for part in self.place[-1:]) or any(
             part.startswith("hpc_results") for part in self.place
         )
@@ -69,7 +68,7 @@ class ResultSet:
 
     @property
     def system_place(self) -> Place:
-        """The folder of its system, ORG/results/SYSTEM, in a package."""
+        """Return the folder of its system, ORG/results/SYSTEM, in a package."""
         return self.place[: -1 if self.scaling is None else -2]
 
 
@@ -77,16 +76,16 @@ Submission = EntryFiles | ResultSet
 
 
 def find_submissions(archive: Archive, *, asked_for_file: bool = False) -> list[Submission]:
-    """The submissions of an archive, in order of their paths.
+    """Find the submissions of an archive, in order of their paths.
 
-    The name of one file that was `asked_for_file` decides how it is read. In a tree, files that
-    belong to nothing are left alone.
+    The name of a file that was `asked_for_file` decides how it is read. In a tree, other files are
+    left alone.
     """
     files = list(archive.files.values())
     if asked_for_file:
         return [_named(file, archive) for file in files]
     sets = _result_sets(files, archive)
-    # A package also holds code. Texts beside code are no runs.
+    # A package also holds code. Texts next to code are no runs.
     packages = {each.system_place[:-2] for each in sets if each.in_package or each.is_hpc}
     packages |= {found.place for found in sets}
     loose = [
@@ -97,7 +96,7 @@ def find_submissions(archive: Archive, *, asked_for_file: bool = False) -> list[
     entries = list(_entries(loose))
     texts = [file for file in loose if file.name.lower().endswith(LOG_SUFFIXES)]
     marked = {file.place[:-1] for file in texts if _is_marked(file, archive)}
-    # A broken log among others is reported. A requirements.txt beside entries is no log.
+    # A broken log among others is reported. A requirements.txt near entries is no log.
     is_any = not sets and not entries and not marked
     logs = [_alone(file) for file in texts if is_any or file.place[:-1] in marked]
     found: list[Submission] = [*entries, *sets, *logs]
@@ -120,7 +119,7 @@ def _named(file: ArchiveFile, archive: Archive) -> Submission:
 
 
 def _entries(files: Iterable[ArchiveFile]) -> Iterator[EntryFiles]:
-    """Every JSON and TSV below TASK/KIND. Elsewhere every TSV, and the JSON beside it."""
+    """Yield every JSON and TSV below TASK/KIND. Elsewhere every TSV with its JSON."""
     entries: dict[Place, EntryFiles] = {}
     loose: dict[Place, ArchiveFile] = {}
     for file in files:
@@ -140,7 +139,7 @@ def _entries(files: Iterable[ArchiveFile]) -> Iterator[EntryFiles]:
 
 
 def task_and_kind(place: Place) -> tuple[str | None, str | None]:
-    """The DAWNBench task and kind that a path names, or None and None."""
+    """Return the DAWNBench task and kind in a path, or None and None."""
     for i in range(len(place) - 2, 0, -1):
         if place[i] in KINDS and place[i - 1].lower() in TASKS:
             return TASKS[place[i - 1].lower()], place[i]
@@ -148,7 +147,7 @@ def task_and_kind(place: Place) -> tuple[str | None, str | None]:
 
 
 def _result_sets(files: Iterable[ArchiveFile], archive: Archive) -> list[ResultSet]:
-    """Sets by the names of their logs, and folders of a package with logs of other names."""
+    """Find sets by the names of their logs, and package folders with logs of other names."""
     sets: dict[Place, ResultSet] = {}
     for file in files:
         if not RESULT_NAME.fullmatch(file.name):

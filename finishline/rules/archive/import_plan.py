@@ -32,7 +32,7 @@ NOT_STATED = "not stated"
 MAX_CLASS_LENGTH = 80
 # Memory is sold in powers of two, in either unit: "2 TB" are 2,048 GiB.
 GIB_PER_UNIT = {"gb": 1, "gib": 1, "g": 1, "tb": 1024, "tib": 1024, "t": 1024}
-# With three decimals it is not certain ("2.048 TB" are 2,048 GB as well), so there it is left out.
+# Three decimals are ambiguous ("2.048 TB" are 2,048 GB as well), so they are left out.
 _MEMORY = re.compile(r"([0-9]{1,7}(?:\.[0-9]{1,2})?)\s*([a-z]{1,3})")
 
 
@@ -46,7 +46,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Unsent:
-    """A submission that is not sent: for its problems, or without any for the reason alone."""
+    """A submission that is not sent, for its problems or only for the reason."""
 
     path: str
     reason: str
@@ -57,8 +57,8 @@ class Unsent:
 class Parcel:
     """Upload for one submission.
 
-    `claim` is the JSON of an MLPerf set, or the file of a DAWNBench entry, which names no
-    benchmark. `problems` are those that our own reading finds. The server decides what it refuses.
+    `claim` is the JSON of an MLPerf set, or the file of a DAWNBench entry, which lacks its
+    benchmark. `problems` are from our own reading. The server decides about them.
     """
 
     path: str
@@ -69,37 +69,34 @@ class Parcel:
 
     @property
     def board(self) -> str:
-        """The id of its benchmark."""
         if isinstance(self.claim, Mapping):
             return str(self.claim["benchmark"])
         return self.benchmark_id or ""
 
     @property
     def fields(self) -> dict[str, str]:
-        """The form's other fields."""
         named = {} if self.benchmark_id is None else {"benchmark": self.benchmark_id}
         return {"archive": "true"} | named
 
     @property
     def paths(self) -> dict[str, str]:
-        """The path of every file, by the name it is sent under."""
+        """Return the path of every file, by its name in the upload."""
         files = [*self.logs] if isinstance(self.claim, Mapping) else [self.claim, *self.logs]
         return {CLAIM_NAME: self.path} | {file.name: file.path for file in files}
 
     @property
     def claim_name(self) -> str:
-        """The name under which the claim is sent."""
         return CLAIM_NAME if isinstance(self.claim, Mapping) else self.claim.name
 
     def claim_json(self, archive: Archive) -> bytes:
-        """The claim as it is sent: the entry's own bytes. Raises LogFormatError."""
+        """Return the claim as it is sent: the entry's own bytes. Raises LogFormatError."""
         if isinstance(self.claim, Mapping):
             return orjson.dumps(self.claim)
         return archive.small(self.claim)
 
 
 def key_of(parcel: Parcel, claim_json: bytes, archive: Archive) -> str:
-    """SHA-256 over everything that is sent. Raises LogFormatError."""
+    """Hash the whole upload with SHA-256. Raises LogFormatError."""
     whole = hashlib.sha256()
     for name, value in sorted(parcel.fields.items()):
         whole.update(f"{name}={value}\0".encode())
@@ -110,7 +107,7 @@ def key_of(parcel: Parcel, claim_json: bytes, archive: Archive) -> str:
 
 
 def of_kind(found: Found, kind: Kind) -> Found:
-    """The submissions of one kind of archive. Those of the other kind are left alone."""
+    """Keep the submissions of one kind of archive."""
     wanted = EntryFiles if kind is Kind.DAWNBENCH else ResultSet
     return replace(found, submissions=[s for s in found.submissions if isinstance(s, wanted)])
 
@@ -120,7 +117,7 @@ def plan_import(
 ) -> Iterator[Parcel | Unsent]:
     """Yield the upload of each submission, or why it is not sent, in order of their paths.
 
-    `published` is the day of a round that our table does not have.
+    `published` is the day of a round that our table lacks.
     """
     records = score_found(found, benchmarks)
     for submission, record in zip(found.submissions, records, strict=True):
@@ -128,7 +125,7 @@ def plan_import(
         if any(problem["code"] == "internal_error" for problem in problems):
             yield Unsent(path, "It cannot be read.", of_severity(problems, "error"))
         elif isinstance(submission, EntryFiles):
-            # An entry of inference is its JSON alone, even with other files beside it.
+            # An entry of inference is only its JSON, even with other files around it.
             curves = () if record["kind"] == "inference" else (submission.tsv,)
             logs = [curve for curve in curves if curve is not None]
             if submission.json and record["definition"] and len(logs) == len(curves):
@@ -166,7 +163,7 @@ def plan_nanogpt(
     """Yield the upload of each record of the NanoGPT speedrun, or why it is not sent.
 
     Title, day and holder are from the table of the archive's README. The system is the track's.
-    Baselines are no records, nor is a folder that the table does not name.
+    Baselines and folders outside the table are no records.
     """
     for folder in folders:
         scored = score_folder(folder, archive)
@@ -196,15 +193,14 @@ def plan_nanogpt(
 
 
 def of_severity(problems: Sequence[Mapping[str, Any]], severity: str) -> list[Mapping[str, Any]]:
-    """The problems of a record that are errors, or those that are warnings."""
     return [problem for problem in problems if problem["severity"] == severity]
 
 
 def set_claim(record: Mapping[str, Any], description: SystemDescription | None) -> dict[str, Any]:
-    """The claim of an MLPerf result set, as a submission's JSON.
+    """Build the claim of an MLPerf result set, as a submission's JSON.
 
-    The same package makes the same claim, wherever it lies. Missing fields are left out, for the
-    server to refuse.
+    A package makes the same claim from every place. Missing fields are left out, for the server to
+    refuse.
     """
     place = "/".join(str(record[name]) for name in ("organisation", "system", "benchmark"))
     version = f" v{record['version']}" if record["version"] else ""
@@ -224,7 +220,7 @@ def set_claim(record: Mapping[str, Any], description: SystemDescription | None) 
 
 
 def set_benchmark_id(record: Mapping[str, Any]) -> str:
-    """The id of the definition of a set, which a server may have where we have none."""
+    """Return the definition's id of a set, which a server may know where we don't."""
     if record["definition"] is not None:
         return str(record["definition"]["id"])
     version = f"v{record['version']}-" if record["version"] else ""
@@ -232,10 +228,10 @@ def set_benchmark_id(record: Mapping[str, Any]) -> str:
 
 
 def _system(folder: str, description: SystemDescription | None) -> dict[str, Any]:
-    """The system of a set. `folder` is its name in the package.
+    """Build the system of a set. `folder` is its name in the package.
 
-    A hardware class has as many accelerators of one model, without accelerators as many processors
-    of one model, and where neither is stated the same name.
+    A hardware class is a count of accelerators of one model, else a count of processors of one
+    model, else the name.
     """
     if description is None:
         return {"name": folder, "hardware_class": _slug(folder), "processor": NOT_STATED}

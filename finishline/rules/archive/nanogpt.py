@@ -1,4 +1,4 @@
-"""Records of the NanoGPT speedrun: a folder of logs each, scored by the rule of its track.
+"""Score records of the NanoGPT speedrun: a folder of logs each, by the rule of its track.
 
 Track 1: the mean loss is at most 3.28 with p < 0.01 (one-sided one-sample t-test). Track 2: the
 mean loss is at most 2.92. Track 3: (3.28 - mean) * sqrt(runs) is at least 0.004.
@@ -54,7 +54,7 @@ TRACK_1 = TRACKS["track_1_short"]
 
 @dataclass
 class Folder:
-    """The logs of one record. `place` is where it lies."""
+    """The logs of one record, in the folder `place`."""
 
     id: str
     place: Place
@@ -62,12 +62,12 @@ class Folder:
 
     @property
     def track(self) -> str | None:
-        """The folder of its track, None outside any."""
+        """Return the folder of its track, None outside any."""
         return next((part for part in reversed(self.place) if part in TRACKS), None)
 
 
 def find_folders(archive: Archive) -> list[Folder]:
-    """Each folder that holds logs directly, with its path below `records` as id."""
+    """Find each folder that holds logs directly, with its path below `records` as id."""
     folders: dict[Place, Folder] = {}
     for file in archive.files.values():
         if file.name.lower().endswith(SUFFIXES):
@@ -88,7 +88,7 @@ def _id_of(file: ArchiveFile) -> str:
 
 @dataclass(frozen=True)
 class Scored:
-    """The record of a folder, and the logs that its runs are in."""
+    """The record of a folder, and the logs with its runs."""
 
     record: dict[str, Any]
     logs: list[ArchiveFile]
@@ -104,9 +104,9 @@ def score_folder(
     """Score a folder by a target, by default by the rule of its track, else of track 1.
 
     Runs with several stop steps are of several experiments, so they have no common figure.
-    `reached` is None where nothing is proven: for one run, several stop steps, or a log with an
-    error. With a pattern and no target it is None too. `ranked` is whether the board of its track
-    ranks it: track 2 ranks a single run.
+    `reached` is None without proof: for one run, several stop steps, a log with an error, or a
+    pattern without a target. `ranked` is whether the board of its track ranks it: track 2 ranks a
+    single run.
     """
     problems = Problems()
     runs = _read_runs(folder, archive, pattern, problems)
@@ -162,7 +162,7 @@ def _is_ranked(folder: Folder, runs: Sequence[tuple[ArchiveFile, list[Step]]]) -
 def _read_runs(
     folder: Folder, archive: Archive, pattern: re.Pattern[bytes], problems: Problems
 ) -> list[tuple[ArchiveFile, list[Step]]]:
-    """The runs of all logs of a folder. A log that repeats another one's run counts once."""
+    """Read the runs of all logs of a folder. A log that repeats another one's run counts once."""
     identical = find_identical(archive, folder.logs)
     runs: dict[tuple[Any, ...], tuple[ArchiveFile, list[Step]]] = {}
     unread: list[LogFormatError] = []
@@ -209,7 +209,7 @@ _DAY = re.compile(r"(\d{4}-\d{2}-\d{2})[_-]?(.*)")
 
 
 def read_table(text: str) -> dict[str, Row]:
-    """The records in a README's tables, by the folder of their log and by the log's name."""
+    """Read the records in a README's tables, by the folder of their log and by the log's name."""
     rows: dict[str, Row] = {}
     for line in text.splitlines():
         cells = re.split(r"\s*\|\s*", line.strip(" |"))
@@ -228,16 +228,16 @@ def read_table(text: str) -> dict[str, Row]:
     return rows
 
 
-# Folders beside a record that hold the runs it was compared with.
+# Folders near a record with the runs it was compared with.
 _COMPARED = re.compile(r"baseline|master|prior", re.IGNORECASE)
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_/]")
 
 
 def row_of(folder: Folder, rows: Mapping[str, Row]) -> Row | None:
-    """The title, day and holder of a record in the README's table.
+    """Return the title, day and holder of a record in the README's table.
 
     Without a table they are read from the folder's name. None for a baseline, and for a folder
-    that the table does not name.
+    outside the table.
     """
     keys = (folder.id, *(log.name for log in folder.logs))
     row = next((rows[key] for key in keys if key in rows), None)
@@ -260,7 +260,7 @@ def row_of(folder: Folder, rows: Mapping[str, Row]) -> Row | None:
 
 
 def read_readme(archive: Archive, root: Place) -> dict[str, Row]:
-    """The table of README.md in the archive's folder, or in the one that has its records."""
+    """Read the table of README.md in the archive's folder, or in the folder of its records."""
     place = root[: root.index(RECORDS)] if RECORDS in root else root
     file = archive.find((*place, "README.md"))
     if file is None:

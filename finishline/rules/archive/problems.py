@@ -1,4 +1,4 @@
-"""Problems and oddities of a submission, file by file."""
+"""Collect problems and oddities of a submission, file by file."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -36,12 +36,10 @@ class Problems:
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """Each as the record of its submission has it."""
         return [dict(vars(problem)) for problem in self]
 
     @property
     def has_error(self) -> bool:
-        """Whether a rule is broken."""
         return any(problem.severity == "error" for problem in self._found)
 
     def add(
@@ -55,7 +53,7 @@ class Problems:
         line: int | None = None,
         severity: Severity = "error",
     ) -> None:
-        """Note a problem. Keep only so many of one file, and count repetitions."""
+        """Note a problem. Keeps only so many of one file, and counts repetitions."""
         problem = Problem(code, message, file, field, expected, severity=severity)
         if line is not None and problem in self._found:
             times, first = self._found[problem]
@@ -70,13 +68,12 @@ class Problems:
     warn = partialmethod(add, severity="warning")  # Odd, or good to know.
 
     def report(self, error: RuleError, severity: Severity = "error") -> None:
-        """Note a rule's exception."""
         code, place = error.code or "bad_value", (error.file, error.field, error.expected)
         self.add(code, error.message, *place, line=error.line, severity=severity)
 
     @contextmanager
     def reported(self, severity: Severity = "error") -> Iterator[None]:
-        """Note the exception of a rule that is raised within, each of its problems."""
+        """Note each problem of a rule's exception raised within."""
         try:
             yield
         except RuleError as error:

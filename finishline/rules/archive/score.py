@@ -1,4 +1,4 @@
-"""Records of an archive's submissions: each figure they were published with, from their logs."""
+"""Score an archive's submissions: each published figure, from their logs."""
 
 import itertools
 import math
@@ -86,7 +86,7 @@ class Reader:
 
 
 def find_scorable(archive: Archive, *, asked_for_file: bool = False) -> Found:
-    """Find the submissions of an archive, and which of their logs are byte for byte the same."""
+    """Find the submissions of an archive, and their logs that are byte for byte the same."""
     submissions = find_submissions(archive, asked_for_file=asked_for_file)
     sets = [each for each in submissions if isinstance(each, ResultSet) and not each.alone]
     return Found(submissions, archive, find_identical(archive, (f for s in sets for f in s.runs)))
@@ -95,7 +95,7 @@ def find_scorable(archive: Archive, *, asked_for_file: bool = False) -> Found:
 def score_found(
     found: Found, benchmarks: Mapping[str, Benchmark], *, pruned: bool = True
 ) -> Iterator[Record]:
-    """The record of every submission, in order of their paths."""
+    """Yield the record of every submission, in order of their paths."""
     reader = Reader(found, benchmarks, pruned=pruned)
     for submission in found.submissions:
         try:
@@ -156,7 +156,7 @@ def score_submission(found: Submission, reader: Reader) -> Record:
 
 
 def _organisation(found: ResultSet, version: str | None) -> str:
-    """The folder above `results`. In v0.5 the one below the version, with others in between."""
+    """Return the folder above `results`. In v0.5 the folder below the version, further up."""
     above = found.system_place[:-2]
     if version == "0.5":
         below = [i + 1 for i, folder in enumerate(above[:-1]) if folder.startswith("v0.5")]
@@ -165,7 +165,7 @@ def _organisation(found: ResultSet, version: str | None) -> str:
 
 
 class Logs(NamedTuple):
-    """The logs of a set, and the definition they are judged by, None where there is none."""
+    """The logs of a set, and its definition, if it has one."""
 
     readings: list[Reading]
     benchmark: Benchmark | None
@@ -174,7 +174,7 @@ class Logs(NamedTuple):
 
 
 def _read_logs(found: ResultSet, reader: Reader, problems: Problems) -> Logs:
-    """The logs of a set, and the definition they are judged by.
+    """Read the logs of a set, and find its definition.
 
     Of the possible rounds it is the first that was published after the logs were written. Outside a
     package the first log names the benchmark.
@@ -209,7 +209,7 @@ def _read_logs(found: ResultSet, reader: Reader, problems: Problems) -> Logs:
 
 
 def _day_of(file: ArchiveFile, archive: Archive) -> date | None:
-    """The day on which a log begins by its first time, None where it has none."""
+    """Return the day of the first time in a log, None without one."""
     with suppress(LogFormatError):
         if found := FIRST_TIME.search(next(archive.chunks(file, size=HEAD_BYTES), b"")):
             return datetime.fromtimestamp(int(found[1]), UTC).date()
@@ -219,7 +219,7 @@ def _day_of(file: ArchiveFile, archive: Archive) -> date | None:
 def _read_files(
     found: ResultSet, name: str | None, benchmark: Benchmark | None, reader: Reader
 ) -> tuple[list[Reading], Problems]:
-    """Read every log as one of a benchmark. In a set a sentence may stand in place of a log."""
+    """Read every log as one of a benchmark. In a set a sentence may replace a log."""
     problems = Problems()
     known = (*reader.definitions.mlperf_names(), *HPC_BENCHMARKS)
     names = names_of(name, benchmark) if name else known
@@ -263,7 +263,7 @@ def _read_files(
 def _add_figures(
     record: Record, found: ResultSet, logs: Logs, reader: Reader, problems: Problems
 ) -> None:
-    """Add the figures of a set by the rules of any other result, and the rules that it breaks."""
+    """Add the figures of a set by the rules of any other result, and the broken rules."""
     known, readings = logs.benchmark, logs.readings
     benchmark = known or _stand_in(logs)
     runs = [_published_run(reading, known) for reading in readings]
@@ -316,7 +316,7 @@ def _add_figures(
 
 
 def _stand_in(logs: Logs) -> Benchmark:
-    """The definition of a benchmark that has none: a run that says success reached its target."""
+    """Define an unknown benchmark: a run that says success reached its target."""
     name = logs.name or ""
     evaluated = [reading.run.evaluations for reading in logs.readings if reading.run.evaluations]
     by_samples = any(evaluations[-1].epoch is None for evaluations in evaluated)
@@ -342,10 +342,10 @@ def _stand_in(logs: Logs) -> Benchmark:
 
 
 def _published_run(reading: Reading, benchmark: Benchmark | None) -> Run:
-    """The run of a log, its status "success" exactly if it may have converged by its own word.
+    """Return the run of a log, with status "success" exactly if it may have converged by its log.
 
-    In v0.5, which need not say, it did if it reached the target and did not fail. Preparation is
-    free where no definition names the clock.
+    A v0.5 log may omit the status. Then the run converged if it reached the target and did not
+    fail. Preparation is free where no definition names the clock.
     Source: MLPerf training_rules.adoc, "Benchmark results".
     """
     run = reading.run
@@ -407,7 +407,7 @@ def _add_set_problems(
     benchmark: Benchmark,
     problems: Problems,
 ) -> None:
-    """Note the rules that a set breaks, missing seeds, and repeated ones that break no rule."""
+    """Note the broken rules of a set, missing seeds, and harmless repeated ones."""
     rule = benchmark.runs
     for violation in result.violations:
         # Each run without an evaluation has its own remark.

@@ -1,6 +1,6 @@
-"""The accelerators of a system: vendor, model and count, read off the names submitters write.
+"""Read vendor, model and count of a system's accelerators off the names that submitters write.
 
-The names are in `accelerators.toml`. A stated accelerator without any of them stays as stated.
+The names are in `accelerators.toml`. Other stated accelerators stay as stated.
 """
 
 import math
@@ -19,7 +19,7 @@ CLASS_NAME = r"[a-z0-9][a-z0-9._-]{0,99}"
 A_CLASS = "a short name of lower-case letters, digits, dots and hyphens"
 NOT_STATED = "not stated"
 LONGEST = 400
-PROCESSORS = "CPU"  # The vendor of processors that nobody names.
+PROCESSORS = "CPU"  # The vendor of unnamed processors.
 # "x8" behind a name, which says how many.
 _TIMES = "x[0-9]+(?![a-z0-9])"
 _NUMBER = f"([a-z]?[0-9]+(?:(?!{_TIMES})[a-z0-9+]){{0,4}})"
@@ -35,7 +35,7 @@ _MAKERS = {
 }  # fmt: skip
 _CLOUDS = {"Google", "AWS", "Huawei", "Alibaba"}  # They have the accelerators of others, too.
 _MAKER = re.compile(rf"\b({'|'.join(_MAKERS)})\b")
-# Beside a model's name these say nothing of how many there are.
+# Near a model's name these leave the count open.
 _FILLERS = (
     rf"(?:{'|'.join(_MAKERS)}|azure|cloud|gpus?|tensor core|with|core|of|an?|the|each|one|single)"
 )
@@ -58,14 +58,14 @@ _POD_DEVICES = {"TPU v2": 64, "TPU v3": 256}
 _UNKNOWN = re.compile(
     rf"(?:({_N})\s*[x×*]\s*)?(.*?)(?:(?:\s*[×*]|(?<=[\s)])x)\s*({_N}))?", re.IGNORECASE
 )
-# Instances of a provider, some with the name of an accelerator within their own.
+# Instances of a provider, some with the name of an accelerator in them.
 _INSTANCE = re.compile(r"[\w-]+\.\w*(?:xlarge|metal)|(?:standard_)?n[a-z][0-9]+\w*_v[0-9]+|gpu_\w+")
 
 # Sizes of systems that are chosen together: their name, and the most accelerators of each.
 SIZES = {"1": 1, "2-8": 8, "9-64": 64, "65-512": 512, "more": 10**9}
 # A part of a card, a card of a laptop and a faster one of the same number are other cards.
 VARIANTS = frozenset({"mig", "laptop", "mobile", "super", "ti"})
-# Words of an accelerator's name that do not tell which one it is.
+# Words of an accelerator's name that leave the model open.
 BESIDE_MODELS = frozenset(
     [
         *("nvidia", "tesla", "geforce", "quadro", "amd", "instinct", "radeon", "intel"),
@@ -90,13 +90,13 @@ class Accelerator:
 
     @property
     def words(self) -> str:
-        """The count and the model, as in "8 × V100"."""
+        """Return the count and the model, as in "8 × V100"."""
         model = self.model or NOT_STATED
         return f"{self.count}\u00a0×\u00a0{model}" if self.count and self.model else model
 
     @property
     def size(self) -> str | None:
-        """The name of the size that the count is of."""
+        """Return the name of the size with this count."""
         if self.count is None:
             return None
         return next((name for name, most in SIZES.items() if self.count <= most), "more")
@@ -110,7 +110,7 @@ class _Names:
     meant: tuple[tuple[str, str], ...]
 
     def find(self, text: str) -> tuple[Accelerator, re.Match[str]] | None:
-        """The first name in a text, the longest of those that begin there, with its variant."""
+        """Find the first name in a text, the longest at its place, with its variant."""
         match = self.pattern.search(text)
         if match is None:
             return None
@@ -127,7 +127,10 @@ class _Names:
 
 @cache
 def _names(kind: str) -> _Names:
-    """The names of accelerators, processors or instances. An instance means a count and a name."""
+    """Read the names of accelerators, processors or instances.
+
+    An instance means a count and a name.
+    """
     file = files("finishline.rules.benchmarks") / "accelerators.toml"
     table = tomllib.loads(file.read_text(encoding="utf-8"))
     if kind == "instances":
@@ -168,10 +171,9 @@ def accelerator_of(text: str) -> Accelerator:
 
 @lru_cache(maxsize=4096)
 def stated_accelerator(text: str, count: int | None = None) -> Accelerator:
-    """The accelerators that a description names, `count` of them where a field says so.
+    """Return the accelerators in a description, `count` of them where a field says so.
 
-    A name that is not known, or is known of another maker than the written one, stays as stated.
-    So does the name of an instance.
+    An unknown name, a known name of another maker and the name of an instance stay as stated.
     """
     plain = _plain(text)
     makers = [_MAKERS[word] for word in _MAKER.findall(plain)]
@@ -194,16 +196,16 @@ def stated_accelerator(text: str, count: int | None = None) -> Accelerator:
 
 
 def accelerators_of_cloud(cloud: Mapping[str, Any] | None) -> Accelerator | None:
-    """The accelerators of rented instances, all of them together.
+    """Return the accelerators of rented instances, all of them together.
 
-    None if they are not known, as those of an instance that is sold by its processors.
+    None if they are unknown, as for an instance that is sold by its processors.
     """
     rented = rented_of(cloud) if cloud else None
     return None if rented is None or rented.vendor == PROCESSORS else rented
 
 
 def are_of_cloud(described: Accelerator, rented: Accelerator) -> bool:
-    """Whether described accelerators are those of rented instances, as far as they are stated."""
+    """Whether described accelerators fit the rented instances, as far as they are stated."""
     if described.count not in (None, rented.count):
         return False
     model = described.model
@@ -220,13 +222,16 @@ def rented_of(cloud: Mapping[str, Any]) -> Accelerator | None:
 
 
 def _plain(text: str) -> str:
-    """The text in lower case. An "s" behind the number of a name with capitals is a plural."""
+    """Write the text in lower case.
+
+    An "s" behind the number of a name with capitals is a plural.
+    """
     text = re.sub(r"\([rR]\)|\((?:tm|TM)\)|[®™]", "", text[:LONGEST]).replace("×", "x")
     return text.lower() if text.islower() else re.sub(r"(?<=[0-9])s\b", "", text).lower()
 
 
 def _rented(text: str) -> Accelerator | None:
-    """The accelerators of the instances that a text names, all of them together."""
+    """Return the accelerators of the instances in a text, all of them together."""
     found = _names("instances").find(text)
     if found is None:
         return None
@@ -243,7 +248,7 @@ def _product(factors: str) -> int:
 
 
 def _count(text: str, match: re.Match[str], one: Accelerator) -> int | None:
-    """Number of accelerators in a sentence that names them at this place."""
+    """Count the accelerators in a sentence that names them at this place."""
     before, after = text[: match.start()], text[match.end() :]
     if share := _FRACTION.search(before):
         of_pod = _POD_DEVICES.get(one.model or "", 0) if after.lstrip().startswith("pod") else 0
@@ -262,11 +267,11 @@ def _count(text: str, match: re.Match[str], one: Accelerator) -> int | None:
 
 
 def is_same_kind(one: str, other: str) -> bool:
-    """Whether two names may be of one accelerator: of "NVIDIA H100 80GB HBM3" and "H100" yes.
+    """Whether two names may be of one accelerator, as "NVIDIA H100 80GB HBM3" and "H100" are.
 
-    Maker, memory and form do not count. Of the words left, one name has all that the other has, or
+    Maker, memory and form do not count. Of the words left, one name has all words of the other, or
     both have the same letters in a row. A variant such as "Laptop" has to be in both. A name
-    without any such word may be of any.
+    without such words fits any.
     """
     first, second = _model_words(one), _model_words(other)
     if not first or not second or "".join(first) == "".join(second):

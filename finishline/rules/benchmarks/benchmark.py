@@ -1,4 +1,4 @@
-"""Benchmark definitions: one TOML file holds every number a benchmark is scored by."""
+"""Read benchmark definitions: one TOML file holds every number a benchmark is scored by."""
 
 import hashlib
 import re
@@ -42,10 +42,9 @@ MLPERF_ID = re.compile(r"mlperf-v([0-9]+)\.([0-9]+)-([a-z0-9_]+)")
 class Benchmark:
     """Task + data set + quality target + rules version, read from one file.
 
-    `sha256` is the hash of that file: a result names the definition it was scored under. `rcp` is
-    None where no reference convergence points are known, `latency` where the latency of its model
-    is not measured, `trainings` where no code is trained, `time_unit` where the times of a board
-    choose the unit that pages show them in.
+    `sha256` is the hash of the file: a result names the definition of its score. `rcp` is None
+    without reference convergence points, `latency` where its model's latency is not measured,
+    `trainings` where no code is trained. `time_unit` is None where each board chooses the unit.
     """
 
     benchmark_id: str
@@ -72,12 +71,11 @@ class Benchmark:
     time_unit: str | None = None
 
     def defaults(self) -> dict[str, float]:
-        """The reference hyperparameters."""
         return {name: item.default for name, item in self.hyperparameters.items()}
 
     @property
     def score(self) -> Score:
-        """The figure that ranks its runs."""
+        """Return the figure that ranks its runs."""
         if self.ranking.by == "time":
             return TIME
         step = self.target.resolution
@@ -86,18 +84,17 @@ class Benchmark:
         return Score("quality", self.target.direction, step, self.target.unit)
 
     def reference_runs_at(self, batch_size: float) -> tuple[ReferenceRun, ...]:
-        """The calibrated runs at one batch size."""
         return tuple(run for run in self.reference_runs if run.batch_size == batch_size)
 
 
 def load_benchmark(path: Path) -> Benchmark:
-    """The benchmark defined in a TOML file. Raises a RuleError naming file and fields."""
+    """Read a definition from its TOML file. Raises a RuleError naming file and fields."""
     content = path.read_bytes()
     return parse_benchmark(content, file=path.name)
 
 
 def parse_benchmark(content: bytes, *, file: str) -> Benchmark:
-    """The benchmark that TOML text is to offer. Raises a RuleError naming file and fields."""
+    """Read a definition that is to be offered. Raises a RuleError naming file and fields."""
     benchmark = read_benchmark(content, file=file)
     for place, found, expected in _faults(benchmark):
         raise BenchmarkError(found, file=file, field=place, expected=expected)
@@ -172,9 +169,9 @@ class DefinitionTable:
 def read_benchmark(content: bytes, *, file: str) -> Benchmark:
     """Read a stored definition: the benchmark that a result was published under.
 
-    A definition that was accepted once can be read for ever: new checks belong in `_faults`.
-    Raises a RuleError of every wrong field. The server, the checks and every proof read the same
-    few definitions again and again.
+    A definition that was accepted once can be read for ever: new checks belong in `_faults`. Raises
+    a RuleError of every wrong field. The server, the checks and every proof read the same few
+    definitions again and again, so they are cached.
     """
     whole = parse_toml(content, file=file, error=BenchmarkError)
     found = read_table(DefinitionTable, whole, file=file, error=BenchmarkError)
@@ -202,7 +199,7 @@ def read_benchmark(content: bytes, *, file: str) -> Benchmark:
 
 
 def load_benchmarks(folder: Path) -> dict[str, Benchmark]:
-    """Every benchmark of a folder, by id. Raises BenchmarkError if the folder holds none."""
+    """Read the benchmarks of a folder, by id. Raises BenchmarkError if it is empty."""
     benchmarks = [load_benchmark(path) for path in sorted(folder.glob("*.toml"))]
     if not benchmarks:
         raise BenchmarkError(
@@ -215,15 +212,15 @@ def load_benchmarks(folder: Path) -> dict[str, Benchmark]:
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # It names files and folders.
 LONGEST_SECONDS = 30 * 86_400.0  # A lease of 1e300 seconds has no end that a calendar holds.
 MAX_RUNS = 100  # Logs of a submission.
-FINEST_SHARE = 10**6  # Of a target whose test items are not counted.
+FINEST_SHARE = 10**6  # Of a target without a count of test items.
 MOST_ITEMS = 10**15  # Of a data set, a million times the largest one of an archive.
-# References that train in several precisions have it as their own. It is the first, and a reference
-# is not told its own precision.
+# References that train in several precisions have this one as their own, listed first. The server
+# never sends a reference its own precision.
 OWN_PRECISION = "fp32"
 
 
 def _faults(benchmark: Benchmark) -> Iterator[Fault]:
-    """What makes no sense in a definition."""
+    """Yield the nonsense in a definition."""
     runs, data_set, replay = benchmark.runs, benchmark.data_set, benchmark.replay
     if not _ID.fullmatch(benchmark.benchmark_id):
         yield "id", f"got {benchmark.benchmark_id[:80]!r}", "letters, digits, _, . and -"
@@ -258,7 +255,7 @@ def _faults(benchmark: Benchmark) -> Iterator[Fault]:
 
 
 def _training_faults(benchmark: Benchmark) -> Iterator[Fault]:
-    """Code is timed by a clock that never pauses, to the first crossing, in one division."""
+    """Require a clock that never pauses, the first crossing, and one division for code."""
     if benchmark.trainings is None:
         return
     if benchmark.clock.name != "mlperf":
@@ -271,7 +268,7 @@ def _training_faults(benchmark: Benchmark) -> Iterator[Fault]:
 
 
 def _target_faults(target: QualityTarget, field: str) -> Iterator[Fault]:
-    """A share that no run has, one that was written in the other unit, a target beyond the best."""
+    """Check for an impossible share, a share in the other unit, and a target beyond the best."""
     scale, found = UNITS.get(target.unit), f"{target.value:g} {target.unit}"
     if scale is not None and not 0 <= target.value <= scale:
         yield f"{field}.value", found, f"0 to {scale:g}, or another unit"
@@ -283,7 +280,7 @@ def _target_faults(target: QualityTarget, field: str) -> Iterator[Fault]:
 
 
 def _direction_faults(benchmark: Benchmark) -> Iterator[Fault]:
-    """A target that every calibrated run is at before it has learned anything."""
+    """Check for a target that every calibrated run reaches before it has learned anything."""
     runs, target = benchmark.reference_runs, benchmark.target
     if not benchmark.reach.is_at_quality or not any(len(run.quality) > 1 for run in runs):
         return
@@ -293,10 +290,9 @@ def _direction_faults(benchmark: Benchmark) -> Iterator[Fault]:
         yield "target.direction", found, expected
 
 
-# When the rounds of MLPerf were published.
-# 0.6, 0.7: the pages of the results, mlperf.org/training-results-0-6 and -0-7, are headed by the
-# day. 5.0 to 6.0: the announcements "MLPerf Training v5.0 ..." and so on of MLCommons
-# (GLOBE NEWSWIRE) are dated.
+# When the rounds of MLPerf were published. 0.6, 0.7: the pages of the results,
+# mlperf.org/training-results-0-6 and -0-7, are headed by the day. 5.0 to 6.0: the announcements
+# "MLPerf Training v5.0 ..." and so on of MLCommons (GLOBE NEWSWIRE) are dated.
 PUBLISHED_ON = {
     "0.6": date(2019, 7, 10),
     "0.7": date(2020, 7, 29),
@@ -307,15 +303,15 @@ PUBLISHED_ON = {
 
 
 def published_on(benchmark_id: str) -> date | None:
-    """The day on which the round of an MLPerf benchmark was published, None if it is not known."""
+    """Return the day on which the round of an MLPerf benchmark was published, if known."""
     found = MLPERF_ID.match(benchmark_id)
     return PUBLISHED_ON.get(f"{found[1]}.{found[2]}") if found else None
 
 
 def round_of_day(rounds: Sequence[str], day: date | None) -> str:
-    """The first of some rounds, oldest first, that was published on a day or later.
+    """Return the first of some rounds, oldest first, published on a day or later.
 
-    The newest where the day is not known, or a round's own day.
+    The newest where the day is unknown, or a round's own day.
     """
     if day is not None:
         past = [i for i, each in enumerate(rounds) if PUBLISHED_ON.get(each, day) < day]

@@ -1,7 +1,7 @@
-"""The tables of a benchmark's definition, as dataclasses that their file is read into.
+"""Tables of a benchmark's definition, as dataclasses.
 
-They have only the limits that no benchmark can do without: results were published under definitions
-that a later limit would refuse.
+They have only the limits that every benchmark needs, because results were published under
+definitions that a later limit would refuse.
 """
 
 import math
@@ -39,7 +39,7 @@ class ReachRule:
 
     @property
     def is_at_quality(self) -> bool:
-        """Whether its quality ends a run, and not a step or a budget."""
+        """Whether the quality ends a run, rather than a step or a budget."""
         return self.name in ("first_crossing", "sustained")
 
 
@@ -47,7 +47,7 @@ class ReachRule:
 class DataSet:
     """Training and evaluation data. `sha256` is over the raw items where one is defined.
 
-    The counts are None where no fixed set of items is trained or evaluated on.
+    The counts are None without a fixed set of items.
     """
 
     name: Text
@@ -61,11 +61,10 @@ class DataSet:
 class RunsRule:
     """Runs of a result, and how many are dropped at each end before the mean.
 
-    A file has `count` as a number, or as a range such as "2.." or "2..75": then all runs count, and
-    there are at most `most`. `started` is for benchmarks with runs that often fail: so many are
-    started, and the first `count` that reach the target make the result. `seeds` is "required"
-    where every closed run must log one, "if_logged" where the rules did not ask for it. No seed may
-    repeat either way.
+    A file has `count` as a number, or as a range such as "2.." or "2..75": then all runs count, at
+    most `most`. `started` is for benchmarks with runs that often fail: so many are started, and the
+    first `count` that reach the target make the result. `seeds` is "required" where every closed
+    run must log one, "if_logged" where the rules did not ask for it. Seeds never repeat either way.
     """
 
     count: Count
@@ -76,16 +75,15 @@ class RunsRule:
 
     @property
     def wanted(self) -> int:
-        """Number of runs a submission must have."""
+        """Return the number of runs a submission must have."""
         return self.started or self.count
 
     def counted(self, started: int) -> int:
-        """Number of the started runs that make the result: all of a range."""
+        """Return how many of the started runs make the result: all of a range."""
         return started if self.most is not None else min(started, self.count)
 
     @property
     def in_words(self) -> str:
-        """The number of runs, or their range."""
         if self.most is None:
             return str(self.count)
         return f"{self.count} or more" if self.most == MOST_RUNS else f"{self.count} to {self.most}"
@@ -98,7 +96,7 @@ class RunsRule:
 
 
 def _with_range(table: Any) -> Any:
-    """The table of a file with the least and the most of a range of runs."""
+    """Split a range of runs into the least and the most."""
     if not isinstance(table, dict):
         return table
     expected = 'a whole number, or a range such as "2.." or "2..75"'
@@ -162,12 +160,10 @@ class Hyperparameter:
 
     @property
     def in_words(self) -> str:
-        """The values that it may have."""
         whole = "whole " if self.integer else ""
         return f"a {whole}number from {self.minimum:g} to {self.maximum:g}"
 
     def allows(self, value: float) -> bool:
-        """Whether a submission may choose a value."""
         is_whole = float(value).is_integer()
         return self.minimum <= value <= self.maximum and (is_whole or not self.integer)
 
@@ -179,10 +175,10 @@ class ReplayPolicy:
     `reference` names the module in reference_models. The server draws between `min_runs` and
     `max_runs` runs. `alpha` is the chance that an honest claim is rejected, for the whole
     verification. `time_tolerance` is how much slower (0.5 = 50 %) a replay on the same hardware
-    class may be before its time speaks against the claim. `automatic` asks for a verification
-    of every submission. `equal_seed_distance` is how far two curves of one seed may be apart, as a
-    root mean square in the metric's unit, None where that was not measured. `precisions` are those
-    that the reference can train in, its own first. They are empty where it chooses by the device.
+    class may be before its time counts against the claim. `automatic` verifies every submission.
+    `equal_seed_distance` is how far apart two curves of one seed may be, as a root mean square in
+    the metric's unit, None if unmeasured. `precisions` are the reference's, its own first, and
+    empty where it chooses by the device.
     """
 
     reference: Text
@@ -203,7 +199,7 @@ class ReplayPolicy:
             raise FieldError(f"got {self.max_runs}", expected=expected, field="max_runs")
 
     def told(self, precision: PrecisionName | None) -> PrecisionName | None:
-        """The precision to tell the reference: None for its own, and for one it does not offer."""
+        """Return the precision to send to the reference: None for its own or an unknown one."""
         return precision if precision in self.precisions[1:] else None
 
 
@@ -248,13 +244,13 @@ MOST_WARMUP_ITEMS = 200
 class LatencyProtocol:
     """One item at a time at batch size 1: `warmup_items` that do not count, then `items`.
 
-    A smaller evaluation set is measured in whole passes until there are at least so many. Of a
-    larger one the first `items` are. `output_tolerance` is how far the outputs of a
-    backend may be from those of eager, as a share of the largest output. `time_tolerance` is how
-    much slower (0.5 = 50 %) another machine of a hardware class may be before that speaks against a
-    claim. `alpha` the chance of an honest claim beyond it to be rejected. `limit_seconds` is for
-    compiling, exporting and measuring, beside the training's own limit: after an eighth of it a
-    backend ends as soon as it has FEWEST_ITEMS, after a quarter with the items it has.
+    A smaller evaluation set is measured in whole passes until there are at least so many, a larger
+    one up to `items`. `output_tolerance` is how far the outputs of a backend may be from eager's,
+    as a share of the largest output. `time_tolerance` is how much slower (0.5 = 50 %) another
+    machine of a hardware class may be before that counts against a claim. `alpha` is the chance
+    that an honest claim beyond it is rejected. `limit_seconds` is for compiling, exporting and
+    measuring, on top of the training's own limit: after an eighth of it a backend ends as soon as
+    it has FEWEST_ITEMS, after a quarter with the items it has.
     """
 
     items: Annotated[int, Ge(64), Le(MOST_ITEMS)]
@@ -265,7 +261,6 @@ class LatencyProtocol:
     limit_seconds: Seconds
 
     def samples_of(self, test_items: int | None) -> int:
-        """Number of times that count for an evaluation set of so many items."""
         return samples_in_whole_passes(self.items, test_items)
 
     @property
@@ -275,12 +270,12 @@ class LatencyProtocol:
 
     @property
     def most_seconds(self) -> float:
-        """Seconds after which a backend ends with the items it has."""
+        """After so many seconds a backend ends with the items it has."""
         return self.limit_seconds / 4
 
 
 def samples_in_whole_passes(items: int, set_items: int | None) -> int:
-    """At least `items` samples from whole passes over a set. `items` of one that has as many."""
+    """Return how many samples whole passes over a set give: at least `items`."""
     if not set_items or set_items >= items:
         return items
     return set_items * math.ceil(items / set_items)
@@ -307,7 +302,7 @@ class TrainingPolicy:
     Each has `runs` measured runs. `prepare_seconds` are of the processor. With `halves` the second
     half of the test items judges, else both halves are the whole. A board whose answers are public
     is a "demonstration". With a `control_quality` one run more is a shortcut test, which has to be
-    as good. `files` has the SHA-256 of the benchmark's own files by name, so that the hash of the
+    as good. `files` has the SHA-256 of the benchmark's own files by name, so the hash of the
     definition covers them.
     """
 

@@ -23,8 +23,8 @@ ClassName = Annotated[str, like(CLASS_NAME, A_CLASS)]
 class Price(BaseModel):
     """Price of one instance from a day on, and the page that states it.
 
-    With `supersedes` it replaces an earlier entry that was wrong. The instance belongs to
-    `hardware_class`, None where its known accelerators tell.
+    With `supersedes` it corrects an earlier entry. The instance belongs to `hardware_class`, None
+    where its known accelerators say so.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
@@ -42,7 +42,7 @@ class Price(BaseModel):
 
 
 def stated_price_usd_per_hour(system: Mapping[str, Any]) -> float | None:
-    """The price a system states, as far as it may rank: a spot price never does."""
+    """Return the price a system states, if it may rank: a spot price never does."""
     if system.get("pricing", "on_demand") == "spot":
         return None
     price: float | None = system["price_usd_per_hour"]
@@ -50,7 +50,7 @@ def stated_price_usd_per_hour(system: Mapping[str, Any]) -> float | None:
 
 
 def training_cost_usd(tta_seconds: float | None, price_usd_per_hour: float | None) -> float | None:
-    """US dollars to the target, or None without a time or a price (then not ranked by cost).
+    """Return US dollars to the target. Without a time or a price it is None, and unranked by cost.
 
     Source: dawn-bench-entries README, "costPerHour".
     """
@@ -60,5 +60,5 @@ def training_cost_usd(tta_seconds: float | None, price_usd_per_hour: float | Non
 
 
 def inference_cost_usd_per_10000(cost_usd_per_item: float | None) -> float | None:
-    """US dollars for 10,000 items, the unit of the published board. None without a cost."""
+    """Return US dollars for 10,000 items, the unit of the published board. None without a cost."""
     return None if cost_usd_per_item is None else cost_usd_per_item * 10_000

@@ -15,17 +15,17 @@ from finishline.rules.text import shown
 
 Direction = Literal["higher", "lower"]
 Unit = Literal["percent", "fraction", "nats/byte", "nats/token", "loss", "BLEU", "score"]
-# Only of a share of test items is it known how far apart two qualities can be.
+# Only the share of test items says how far apart two qualities can be.
 UNITS: Mapping[str, float] = {"percent": 100.0, "fraction": 1.0}
 # Greatest quality in each unit that has one.
 GREATEST: Mapping[str, float] = {**UNITS, "BLEU": 100.0}
-# Smallest and largest quality, apart from 0, where the unit sets no bound. None is near these.
+# Smallest and largest quality, apart from 0, in an unbounded unit. Real ones are far from these.
 SMALLEST_QUALITY, LARGEST_QUALITY = 1e-12, 1e6
 
 
 @lru_cache(maxsize=512)
 def metric_words(name: str) -> str:
-    """A metric as people say it: "top-1 accuracy" for top1Accuracy, "F1" for f1Score, "box AP"."""
+    """Name a metric for people: "top-1 accuracy" for top1Accuracy, "F1" for f1Score, "box AP"."""
     if name == "f1Score":
         return "F1"
     words = re.sub(r"(?<=[a-z0-9])[A-Z](?=[a-z])", lambda found: f" {found[0].lower()}", name)
@@ -36,14 +36,14 @@ def metric_words(name: str) -> str:
 class QualityTarget:
     """The quality a run must reach, in the unit of its source.
 
-    `resolution` is the smallest step the metric can take (one test item), None where unknown.
-    `also` has further targets for the same evaluation. Then `logged_as` is this metric's name in
-    logs. `offline` is whether quality is measured from the checkpoints of a run once it is over:
-    the times of such evaluations say nothing. `steps` is whether an evaluation may tell its step
-    alone, `timed_by_result` whether the run ended when the first model that passed was saved, which
-    an `eval_result` tells. `single_precision` is whether logs have qualities in single precision,
-    where 21.8 is 21.799999237060547. `floor` is the best quality that the data allows, where that
-    is known: an honest run cannot pass it. With `budget_seconds` a run ends then, at any quality.
+    `resolution` is the smallest step of the metric (one test item), None if unknown. `also` has
+    further targets for the same evaluation, and `logged_as` this metric's name in logs. `offline`
+    is whether quality is measured from the checkpoints of a finished run: such evaluations have no
+    meaningful times. `steps` is whether an evaluation may tell only its step, `timed_by_result`
+    whether the run ended when the first model that passed was saved, which an `eval_result` tells.
+    `single_precision` is whether logs have qualities in single precision, where 21.8 is
+    21.799999237060547. `floor` is the best quality that the data allows, if known: an honest run
+    cannot pass it. With `budget_seconds` a run ends then, at any quality.
     """
 
     metric: Text
@@ -62,18 +62,17 @@ class QualityTarget:
 
     @property
     def least(self) -> float:
-        """The worst quality that is at the target, as logs have it."""
+        """Return the worst quality at the target, as logs have it."""
         if not self.single_precision:
             return self.value
         worse = min if self.direction == "higher" else max
         return worse(self.value, float(struct.unpack("f", struct.pack("f", self.value))[0]))
 
     def is_reached(self, quality: float) -> bool:
-        """Whether a raw quality of this metric is at the target or beyond it."""
         return quality >= self.least if self.direction == "higher" else quality <= self.least
 
     def is_reached_at(self, evaluation: Evaluation) -> bool:
-        """Whether an evaluation is at the target in every metric. One it lacks is not reached."""
+        """Whether an evaluation is at the target in every metric. A missing metric is not."""
         if not self.is_reached(evaluation.quality):
             return False
         others = evaluation.others or {}
@@ -84,7 +83,6 @@ class QualityTarget:
         )
 
     def reached_at(self, evaluations: Sequence[Evaluation]) -> list[bool]:
-        """For each evaluation, whether it is at the target."""
         if self.also:
             return [self.is_reached_at(each) for each in evaluations]
         least = self.least
@@ -93,9 +91,9 @@ class QualityTarget:
         return [each.quality <= least for each in evaluations]
 
     def is_beyond_floor(self, quality: float) -> bool:
-        """Whether a quality is better than the data allows, so that it cannot have been measured.
+        """Whether a quality is better than the data allows, so it cannot be measured.
 
-        The entropy of a source, for one, is the least loss that can be expected on its text.
+        For example, the entropy of a source is the least expected loss on its text.
         """
         if self.floor is None:
             return False
@@ -103,21 +101,19 @@ class QualityTarget:
 
     @property
     def called(self) -> str:
-        """The metric as people say it."""
         return metric_words(self.metric)
 
     @property
     def greatest(self) -> float | None:
-        """The greatest quality that the unit has, None where it sets no bound."""
+        """Return the greatest quality in the unit, None without a bound."""
         return GREATEST.get(self.unit)
 
     @property
     def may_be_negative(self) -> bool:
-        """Whether the metric can be negative: a score can, and a loss whose target is."""
+        """Whether the metric can be negative: a score can, and a loss with a negative target."""
         return self.unit == "score" or self.value < 0
 
     def is_possible(self, quality: float) -> bool:
-        """Whether the metric can have a quality at all."""
         if quality < 0 and not self.may_be_negative:
             return False
         if self.greatest is not None:
@@ -126,26 +122,27 @@ class QualityTarget:
 
     @property
     def possible_in_words(self) -> str:
-        """The qualities that the metric can have."""
         if self.greatest is not None:
             return f"a {self.unit} from 0 to {self.greatest:g}"
         sign = " with either sign" if self.may_be_negative else ""
         return f"0, or {SMALLEST_QUALITY:g} to {LARGEST_QUALITY:g}{sign}"
 
     def best(self, qualities: Iterable[float]) -> float:
-        """The best of at least one quality."""
         return max(qualities) if self.direction == "higher" else min(qualities)
 
     @property
     def logged_names(self) -> tuple[str, ...]:
-        """Names of the metrics in logs, this one first. Empty where there is one metric alone."""
+        """Return the names of several metrics in logs, this one first.
+
+        Empty for a single metric.
+        """
         if not self.also:
             return ()
         return tuple(part.logged_as or part.metric for part in (self, *self.also))
 
     @property
     def in_words(self) -> str:
-        """The target as "mAP >= 0.34 fraction" with "and" between several, or "mAP within 60 s"."""
+        """Write the target as "mAP >= 0.34 fraction", joined by "and", or "mAP within 60 s"."""
         if self.budget_seconds is not None:
             return f"{self.called} within {self.budget_seconds:g} s"
         sign = ">=" if self.direction == "higher" else "<="
@@ -157,8 +154,8 @@ class QualityTarget:
 class TargetTable(QualityTarget):
     """`[target]` of a definition: the target, and the rule for when it is reached."""
 
-    resolution: None = None  # Derived of the data set.
-    budget_seconds: None = None  # Of [ranking].
+    resolution: None = None  # Derived from the data set.
+    budget_seconds: None = None  # From [ranking].
     reach: Literal["first_crossing", "sustained", "fixed_stop"]
     evaluations: Annotated[int, Ge(2)] | None = None
 
@@ -177,7 +174,7 @@ class TargetTable(QualityTarget):
 
 
 def target_of(table: QualityTarget, test_items: int | None) -> QualityTarget:
-    """The target in a table, with the step that one test item makes in each of its metrics."""
+    """Return the target in a table, with the step of one test item in each of its metrics."""
     scale = UNITS.get(table.unit)
     values = {each.name: getattr(table, each.name) for each in fields(QualityTarget)}
     values["resolution"] = scale / test_items if scale and test_items else None

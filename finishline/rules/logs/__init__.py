@@ -1,4 +1,4 @@
-"""Run logs: detect a file's format, and refuse unsafe files before reading."""
+"""Read run logs: detect a file's format, and refuse unsafe files before reading."""
 
 from dataclasses import replace
 
@@ -17,13 +17,13 @@ UNPACKED = "the log unpacked: it is read and published as plain text"
 
 
 def parse_run_log(content: bytes, *, name: str, benchmark: Benchmark, archive: bool = False) -> Run:
-    """The run in a log of any format.
+    """Read the run in a log of any format.
 
     A name that ends in .tsv is a DAWNBench curve, everything else MLPerf's MLLOG or, by its lines,
-    the format of MLPerf v0.5 or v0.6, or for a benchmark on the speedrun clock that of NanoGPT. A
-    log without a ledger counts on that clock: its times leave evaluation out. A log of an `archive`
-    may have broken lines, or lines out of order, that no figure needs, or be a placeholder. Raises
-    LogFormatError with file, line, field and expectation.
+    the format of MLPerf v0.5 or v0.6, or NanoGPT's for a benchmark on the speedrun clock. Times
+    without a ledger leave evaluation out on the speedrun clock. A log of an `archive` may have
+    broken or disordered lines that no figure needs, or be a placeholder. Raises LogFormatError with
+    file, line, field and expectation.
     """
     check_file_name(name)
     refuse_other_content(content, name=name)
@@ -45,7 +45,7 @@ def _parse(content: bytes, name: str, benchmark: Benchmark, *, archive: bool) ->
 
 
 def clock_of_log(name: str, benchmark: Benchmark) -> ClockName:
-    """The clock that the seconds in a log without a ledger count on."""
+    """Return the clock of the seconds in a log without a ledger."""
     if benchmark.clock.name == "speedrun":
         return "speedrun"
     return "dawnbench" if name.lower().endswith(".tsv") else "mlperf"
@@ -63,7 +63,7 @@ def check_file_name(name: str) -> None:
 
 
 def unpacked_name(name: str) -> str:
-    """The name of a compressed log once it is unpacked, run_0.log for run_0.log.gz."""
+    """Return the name of an unpacked log, run_0.log for run_0.log.gz."""
     suffix = next((each for each in PACKED_SUFFIXES if name.lower().endswith(each)), "")
     return name[: len(name) - len(suffix)]
 

@@ -1,4 +1,4 @@
-"""DAWNBench files: an entry is a JSON and, for training, a TSV of the same name beside it.
+"""Read DAWNBench files: an entry is a JSON and, for training, a TSV of the same name.
 
 Source: dawn-bench-entries README and the entries it published.
 """
@@ -33,7 +33,7 @@ MAX_HOURS = 1e6
 MAX_ROWS = 100_000
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 
-# Figures beyond these are no measurements, and nothing can be derived from them.
+# Figures beyond these are no measurements, so nothing is derived from them.
 SHORTEST_LATENCY_MS, LONGEST_LATENCY_MS = 1e-6, 1e9
 LOWEST_COST_USD, HIGHEST_COST_USD = 1e-12, 1e9
 METRICS = {"top1Accuracy": 100.0, "top5Accuracy": 100.0, "f1Score": 1.0}
@@ -47,10 +47,10 @@ Kind = Literal["train", "inference"]
 
 
 def parse_curve(content: bytes, *, name: str, metric: str, unit: str) -> Run:
-    """The run in a training TSV. `unit` is percent or fraction.
+    """Read the run in a training TSV. `unit` is percent or fraction.
 
-    Columns are read by name and may stand in any order; seconds = hours * 3600, in file order.
-    Raises a RuleError of every problem, with file, line, field and expectation.
+    Columns are read by name, in any order. seconds = hours * 3600, in file order. Raises a
+    RuleError of every problem, with file, line, field and expectation.
     """
     problems: list[RuleError] = []
     evaluations: list[Evaluation] = []
@@ -135,7 +135,7 @@ def _evaluation(line: str, number: int, header: list[str], name: str, metric: st
 def _refuse_other_figures(evaluations: list[Evaluation], name: str, metric: str, unit: str) -> None:
     """Raise LogFormatError for hours that decrease, and for qualities in another unit.
 
-    Fractions where percent is the rule show when no value is above 1. Percent shows at the first.
+    Fractions in place of percent show when every value is at most 1. Percent shows at the first.
     """
     for earlier, later in itertools.pairwise(evaluations):
         if later.seconds < earlier.seconds:
@@ -173,7 +173,7 @@ def _iso_date(text: str) -> str:
 
 
 def _cost(dollars: float) -> float:
-    """US dollars; 0 is allowed: the machine may have been free of charge."""
+    """Check US dollars. 0 is allowed: the machine may have been free of charge."""
     if 0 < dollars < LOWEST_COST_USD:
         expected = f"0, or a number of {LOWEST_COST_USD:g} to {HIGHEST_COST_USD:g}"
         raise FieldError(f"got {dollars:g}", expected=expected)
@@ -217,8 +217,8 @@ class DawnbenchEntry(EntryTable):
     """One entry. `quality` is in the unit of its metric.
 
     `cost_usd_per_item`, `latency_ms`, `metric` and `quality` belong to inference and are None in
-    training. `misc` and `extra` (every field that is not known) are kept as they were.
-    `flags` lists oddities of the file that are no reason to refuse it.
+    training. `misc` and `extra` (every unknown field) are kept as they were. `flags` lists harmless
+    oddities of the file.
     """
 
     extra: dict[str, Any]
@@ -230,10 +230,10 @@ class DawnbenchEntry(EntryTable):
 def parse_entry(
     content: bytes, *, name: str, kind: Kind | None = None, metric: str | None = None
 ) -> DawnbenchEntry:
-    """The entry in a JSON file.
+    """Read the entry in a JSON file.
 
-    Without `kind` an entry with a latency is of inference. `metric` is the one an inference entry
-    must have, any of the three if None. Raises a RuleError of every problem, with file, line, field
+    Without `kind` an entry with a latency is of inference. An inference entry must have `metric`,
+    or any of the three if it is None. Raises a RuleError of every problem, with file, line, field
     and expectation.
     """
     text = content.removeprefix(UTF8_MARK)
@@ -244,7 +244,7 @@ def parse_entry(
     problems: list[RuleError] = []
     values: dict[str, Any] = {}
     logged, quality = None, 0.0
-    # The latency of a training is a field like any other. An empty address is as good as none.
+    # The latency of a training is a field like any other. An empty address counts as absent.
     empty = {key for key in ("codeURL", "logFilename") if fields.get(key) == ""}
     stated = {key: each for key, each in fields.items() if key not in empty and each is not None}
     if not inference:
@@ -286,7 +286,7 @@ def parse_entry(
 
 
 def _quality(fields: dict[str, Any], metric: str | None, *, file: str) -> tuple[str, float]:
-    """Metric and quality as they stand there. An F1 score in percent is the one exception."""
+    """Return metric and quality as stated. Only an F1 score may be in percent."""
     metrics = (metric,) if metric is not None else tuple(METRICS)
     name = next((name for name in metrics if fields.get(name) is not None), metrics[0])
     quality, wrong = fields.get(name), partial(LogFormatError, file=file, field=name)

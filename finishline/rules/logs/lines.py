@@ -1,10 +1,10 @@
-"""The lines of an MLPerf log as records, whichever of the three marks they have.
+"""Read the lines of an MLPerf log as records, whichever of the three marks they have.
 
-v0.7 and later: `:::MLLOG {"key": ..., "time_ms": ..., "value": ..., "metadata": {...}}`.
-v0.6: `:::MLL 1558635870.442 key: {"value": ..., "metadata": {...}}`. Times are seconds.
-v0.5: `:::MLPv0.5.0 resnet 1541720386.718 (file.py:49) key: json`. The JSON is optional, run_stop
-may say {"success": true} or "true" or nothing, and epochs may count from -1. No checker was ever
-published.
+v0.7 and later: `:::MLLOG {"key": ..., "time_ms": ..., "value": ..., "metadata": {...}}`. v0.6:
+`:::MLL 1558635870.442 key: {"value": ..., "metadata": {...}}`. Times are seconds. v0.5:
+`:::MLPv0.5.0 resnet 1541720386.718 (file.py:49) key: json`. The JSON is optional, run_stop may say
+{"success": true} or "true" or nothing, and epochs may count from -1. It never had a published
+checker.
 Source: mlcommons/training_results_v0.5 and mlperf-logging, mlp_parser/ruleset_060 and later.
 """
 
@@ -66,12 +66,12 @@ class Record(NamedTuple):
     def fault(
         self, message: str, expected: str, code: str | None = None, *, field: str | None = None
     ) -> LogFormatError:
-        """The error for a field of the line, by default for its key. The file is not named."""
+        """Return the error for a field of the line, by default for its key, without the file."""
         field = field or self.key
         return LogFormatError(message, line=self.line, field=field, expected=expected, code=code)
 
     def misleading_key(self) -> str | None:
-        """A key that counts for a careless reader of this line. None where there is none."""
+        """Return a key that counts for a careless reader of this line."""
         for key, quoted in QUOTED_KEYS.items():
             if quoted in self.text:
                 return key
@@ -84,9 +84,9 @@ Records = Iterable[Record]
 class Format(NamedTuple):
     """A format of MLPerf's logs. `version` is its round, None for v0.7 and all later ones.
 
-    `read` decodes the text after the mark. It returns None for a line that no rule knows. `key`
-    finds the key of a line that cannot be read. `as_later` makes the lines of the latest format of
-    them, for a quality target if one is known. Epochs may count from `first_epoch`.
+    `read` decodes the text after the mark, and returns None for an unknown line. `key` finds the
+    key of an unreadable line. `as_later` turns its lines into the latest format, for a quality
+    target if one is known. Epochs may count from `first_epoch`.
     """
 
     mark: bytes
@@ -97,13 +97,13 @@ class Format(NamedTuple):
     first_epoch: int | None = None
 
     def key_of(self, text: bytes) -> str | None:
-        """The one key of a line that cannot be read."""
+        """Return the only key of an unreadable line."""
         found = self.key.findall(text)
         return found[0].decode() if len(found) == 1 else None
 
 
 def format_of(content: bytes) -> Format | None:
-    """The format whose mark a text has. None without any."""
+    """Return the format with a mark in the text. None without any."""
     return next((each for each in (MLLOG, MLP05, MLP06) if each.mark in content), None)
 
 
@@ -115,10 +115,10 @@ def read_lines(
     wanted: frozenset[str] | None,
     report: Callable[[LogFormatError, bytes], None],
 ) -> Iterator[Record]:
-    """The records of a log, in order.
+    """Yield the records of a log, in order.
 
-    With `wanted` sound lines with another key are passed over, most of them without decoding them.
-    A line that cannot be read goes to `report` with its text, and is left out. `report` may raise.
+    With `wanted` sound lines with another key are skipped, most of them undecoded. An unreadable
+    line goes to `report` with its text, and is left out. `report` may raise.
     """
     found, number = 0, 1
     marked = re.compile(form.mark + rb"(.{0,512}+).*+")
@@ -155,7 +155,7 @@ def read_lines(
 
 @lru_cache(maxsize=4096)
 def _kind_of(shape: bytes, wanted: frozenset[str] | None) -> Literal["needless", "sound", None]:
-    """Whether the lines of a shape are sound, and of no use too. None where digits decide."""
+    """Whether the lines of a shape are sound, and useless too. None where digits decide."""
     try:
         record = read_record(shape, 0)
     except LogFormatError:
@@ -170,10 +170,10 @@ def _is_wanted(record: Record, wanted: frozenset[str] | None) -> bool:
 
 
 def whole_line_blocks(chunks: Iterable[bytes], *, mark: bytes) -> Iterator[bytes]:
-    """The chunks of a file cut anew at line ends. A carriage return ends a line where need be.
+    """Cut the chunks of a file anew at line ends, or at carriage returns in a long line.
 
-    Of a line that is longer than any line with `mark` in it may be, only so much is kept that a
-    reader can tell: the beginning of the text after its first mark, or nothing.
+    Of a line beyond the limit for lines with `mark`, it keeps only enough for a reader to notice:
+    the beginning of the text after its first mark, or nothing.
     """
     rest = b""
     for chunk in chunks:
@@ -189,12 +189,12 @@ def whole_line_blocks(chunks: Iterable[bytes], *, mark: bytes) -> Iterator[bytes
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether a JSON value is a number. True and false are none."""
+    """Whether a JSON value is a number. True and false are not."""
     return type(value) is float or type(value) is int
 
 
 def read_record(text: bytes, line: int, *, is_sound: bool = False) -> Record:
-    """The record in the text after `:::MLLOG`. Raises LogFormatError without file and line."""
+    """Read the record in the text after `:::MLLOG`. Raises LogFormatError without file and line."""
     if len(text) > MAX_MLLOG_LINE_BYTES:
         refuse_long(text)
     try:
@@ -218,8 +218,8 @@ def read_record(text: bytes, line: int, *, is_sound: bool = False) -> Record:
         raise line_error(f"got {repr(time_ms)[:60]}{unit_hint(time_ms)}", "time_ms", A_TIME)
     if type(metadata) is not dict:
         raise line_error(f"got {repr(metadata)[:60]}", "metadata", "a JSON object")
-    # Each key is followed by a colon, so a line with no more colons than keys repeats none,
-    # and one without a list is not deep.
+    # Each key is followed by a colon, so a line with at most as many colons as keys repeats no key,
+    # and a line without a list is shallow.
     keys = len(table) + len(metadata) + (len(value) if type(value) is dict else 0)
     if text.find(b"[") >= 0 or text.count(b":") != keys:
         parse_json(text, file="")
@@ -228,7 +228,7 @@ def read_record(text: bytes, line: int, *, is_sound: bool = False) -> Record:
 
 
 def read_record_05(text: bytes, line: int) -> Record | None:
-    """The record of a line of v0.5. Its metadata has the benchmark, and its time is in seconds."""
+    """Read a line of v0.5. Its metadata has the benchmark, and its time is in seconds."""
     match = _LINE_05.fullmatch(text)
     if match is None:
         return None
@@ -237,7 +237,6 @@ def read_record_05(text: bytes, line: int) -> Record | None:
 
 
 def read_record_06(text: bytes, line: int) -> Record | None:
-    """The record of a line of v0.6."""
     match = _LINE_06.match(text)
     if match is None:
         return None
@@ -260,7 +259,7 @@ def _earlier(
 
 
 def _json(text: bytes | None) -> Any:
-    """The JSON of a line. Some loggers wrote the metadata as Python has it."""
+    """Read the JSON of a line. Some loggers wrote the metadata as Python has it."""
     if text is None or not text.strip():
         return None
     refuse_long(text)
@@ -276,11 +275,11 @@ def _json(text: bytes | None) -> Any:
 
 
 def _as_later_05(records: Records, target: QualityTarget | None) -> Records:
-    """The lines of a v0.5 log as a later round would write them.
+    """Rewrite the lines of a v0.5 log as a later round has them.
 
-    A line that two loggers wrote alike counts once. A seed that is no whole number is left out,
-    since no rule asked for one, and so are the seeds of more ranks than `MAX_SEEDS_05`. Times count
-    from the first line.
+    A line that two loggers wrote alike counts once. A seed that is not a whole number is left out,
+    because the rules did not ask for one, and so are the seeds of more ranks than `MAX_SEEDS_05`.
+    Times count from the first line.
     """
     names = target.logged_names if target is not None else ()
     benchmark: str | None = None
@@ -320,9 +319,9 @@ def _as_later_05(records: Records, target: QualityTarget | None) -> Records:
 
 
 def _as_later_06(records: Records, target: QualityTarget | None) -> Records:
-    """The lines of a v0.6 log as a later round would write them.
+    """Rewrite the lines of a v0.6 log as a later round has them.
 
-    A quality may be a text, stand in a table, or be a list in the order of the target's metrics.
+    A quality may be a text, in a table, or a list in the order of the target's metrics.
     """
     names = target.logged_names if target is not None else ()
     if target is not None and target.timed_by_result:
@@ -340,10 +339,10 @@ def _as_later_06(records: Records, target: QualityTarget | None) -> Records:
 
 
 def _stopped_at_result(records: Records) -> Iterator[Record]:
-    """The lines with a run_stop where eval_result says that the model which passed was saved.
+    """Add a run_stop where eval_result says that the model which passed was saved.
 
-    MiniGo's logs say so. A result of 0 seconds says that none passed. The run_stop of the measuring
-    is left out if it says success as well.
+    MiniGo's logs say so. A result of 0 seconds says that every model failed. The run_stop of the
+    measuring is left out if it says success as well.
     """
     start_ms: float | None = None
     stopped = False
@@ -381,7 +380,7 @@ def unit_hint(time: object) -> str:
 
 
 def day_of_time(time_ms: float) -> str:
-    """The day of a time, as 2026-11-28."""
+    """Return the day of a time, as 2026-11-28."""
     return str(datetime.fromtimestamp(time_ms / 1000, UTC).date())
 
 
@@ -396,7 +395,7 @@ def refuse_long(text: bytes) -> None:
 def line_error(
     message: str, field: str | None, expected: str, code: str = "bad_line"
 ) -> LogFormatError:
-    """The fault of a line, without its file and number."""
+    """Return the fault of a line, without its file and number."""
     return LogFormatError(message, field=field, expected=expected, code=code)
 
 
@@ -408,7 +407,7 @@ def mllog_line(
     kind: str = "POINT_IN_TIME",
     metadata: Mapping[str, str | float] | None = None,
 ) -> bytes:
-    """One line of a log, with its end."""
+    """Write one line of a log, with its end."""
     line = {
         "namespace": "",
         "time_ms": time_ms,

@@ -1,4 +1,4 @@
-"""MLPerf Training logs as runs: `:::MLLOG {json}` lines, and the formats of v0.5 and v0.6.
+"""Read MLPerf Training logs: `:::MLLOG {json}` lines, and the formats of v0.5 and v0.6.
 
 Source: MLPerf training_rules.adoc, "Logging". The required keys of the v5.1 compliance checker.
 """
@@ -49,8 +49,8 @@ class Reading:
     """Contents of one log.
 
     `trusted` is whether the log tells without contradiction when its run started and stopped.
-    `version` is the round of a format that one round has: "0.5" or "0.6". `placeholder` is whether
-    a sentence stands in place of a log.
+    `version` is "0.5" or "0.6" for the format of one round. `placeholder` is whether a sentence
+    replaces the log.
     """
 
     run: Run
@@ -60,14 +60,14 @@ class Reading:
 
 
 def parse_mllog(content: bytes, *, name: str, benchmark: Benchmark, archive: bool = False) -> Run:
-    """The run in an MLPerf log, its seconds counted from run_start.
+    """Read the run in an MLPerf log, its seconds counted from run_start.
 
     Lines of several ranks may be interleaved. The times of the lines that count (init_stop,
     run_start, evaluations, run_stop) may not decrease. A log without run_stop has status and
     stop_seconds None. Evaluations have a ledger if the log has eval_start lines. Raises
     LogFormatError naming file, line, field and expectation.
 
-    In the log of an `archive` the oddities that `read_log` calls odd are passed over.
+    In the log of an `archive` the oddities of `read_log` are skipped.
     """
 
     def refuse(error: LogFormatError) -> None:
@@ -79,7 +79,7 @@ def parse_mllog(content: bytes, *, name: str, benchmark: Benchmark, archive: boo
     refuse_long_lines(content, file=name)
     form = format_of(content) or MLLOG
     allowed = {"submission_benchmark": benchmark.log_names}
-    if form is not MLP05:  # Its lines tell no division.
+    if form is not MLP05:  # Its lines omit the division.
         allowed["submission_division"] = benchmark.divisions
     return read_log(
         [content],
@@ -103,17 +103,17 @@ def read_log(
     target: QualityTarget | None = None,
     every_line: bool = True,
 ) -> Reading:
-    """The run in an MLPerf log of any size, given piece by piece.
+    """Read the run in an MLPerf log of any size, given piece by piece.
 
-    Errors go to `report`, which may raise. If it does not, the wrong line is left out. Published
-    logs have oddities that no figure rests on, and these go to `odd`: a line that cannot be read
-    and has another key than a figure's, any such line at the end of a log or of a run that never
+    Errors go to `report`, which may raise. If it returns, the wrong line is left out. Published
+    logs have oddities that no figure depends on, and these go to `odd`: an unreadable line with
+    another key than a figure's, any unreadable line at the end of a log or of a run that never
     stopped, an evaluation outside the run, phases in disorder, a seed that is not an integer, a
-    line that misleads. `allowed` has the texts that settings such as submission_division may have.
+    line that misleads. `allowed` has the allowed texts of settings such as submission_division.
     `target` names the metrics of an evaluation that has several.
 
-    Without `every_line` only the lines with a key of a published figure are read. Then there is no
-    ledger and no hyperparameter.
+    Without `every_line` only the lines with a key of a published figure are read, so ledger and
+    hyperparameters are absent.
     """
     tolerant = odd is not report
     unread: list[LogFormatError] = []
@@ -165,10 +165,10 @@ def read_log(
 class RunReader:
     """State of a log up to one line. Contradictions are reported.
 
-    Where the reporting does not raise, the line that contradicts is left out and reading goes on.
-    Oddities of published logs that no figure rests on go to `odd`. `target` tells whether an
-    evaluation is several metrics, and whether it is made once the run is over. Without it, a line
-    may have several qualities, the main one first. `first_epoch` is that of v0.5.
+    If the reporting returns, the contradicting line is left out and reading continues. Oddities of
+    published logs that no figure depends on go to `odd`. `target` tells whether an evaluation is
+    several metrics, and whether it is made after the run. Without it, a line may have several
+    qualities, the main one first. `first_epoch` is from v0.5.
     """
 
     def __init__(
@@ -219,7 +219,6 @@ class RunReader:
         }
 
     def read(self, record: Record) -> None:
-        """Take one line in."""
         handler = self._handlers.get(record.key)
         try:
             if handler is not None:
@@ -230,7 +229,7 @@ class RunReader:
             self._report(error)
 
     def reading(self, version: str | None) -> Reading:
-        """The run, after the last line."""
+        """Return the run, after the last line."""
         settings, start, stop = self._settings, self._start, self._stop
         if start is None:
             (self.odd if "submission_benchmark" in settings.texts else self._report)(
@@ -348,9 +347,9 @@ class RunReader:
         )
 
     def _advance(self, record: Record, report: Report) -> bool:
-        """Whether a line that a figure rests on goes on in time.
+        """Whether a line of a figure goes on in time.
 
-        One that is behind the line of a phase alone is odd: ranks wrote them in disorder.
+        A line that is only behind a phase's line is odd: ranks wrote them in disorder.
         """
         if (fault := self._clock.fault(record)) is not None:
             if figure_fault := self._clock.fault(record, figure=True):

@@ -1,4 +1,4 @@
-"""Sums of the lines of an MLPerf log: settings such as seeds, times, and qualities."""
+"""Collect the values of an MLPerf log: settings such as seeds, times, and qualities."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ SETTING_KEYS = frozenset(
         "global_batch_size",
     }
 )
-# Ours, no key of MLPerf's: known only once the run is over.
+# Our own key, known only after the run.
 PROCESSOR_SHARE = "processor_share"
 MAX_HYPERPARAMETERS = 200
 MAX_SEEDS = 10_000  # One for each accelerator of a large system.
@@ -36,12 +36,12 @@ Report = Callable[[LogFormatError], None]
 
 
 class LogSettings:
-    """The settings of one log. Ranks may repeat a line, but not with another value.
+    """The settings of one log. Ranks may repeat a line, but only with the same value.
 
     `allowed` has, for some keys, the only texts they may have. A wrong line raises LogFormatError,
-    and the first good value of a setting stays. `seeds` has every seed the log names, in order:
-    each rank may have its own. A seed that is not an integer, and a number that changes but has no
-    part in any figure, go to `odd`.
+    and the first good value of a setting stays. `seeds` has every seed in the log, in order: each
+    rank may have one. A seed that is not an integer, and a changing number outside all figures, go
+    to `odd`.
     """
 
     def __init__(self, allowed: Mapping[str, Sequence[str]], *, odd: Report) -> None:
@@ -54,7 +54,6 @@ class LogSettings:
         self.processor_share: float | None = None
 
     def read(self, record: Record) -> None:
-        """Read a line with a key in SETTING_KEYS."""
         key = record.key
         value: int | str
         if key == "seed":
@@ -70,7 +69,7 @@ class LogSettings:
             raise record.fault(f"{shown(value)} after {shown(said)}", ONE_VALUE, CHANGES)
 
     def _read_seed(self, record: Record) -> None:
-        """Keep a seed. Below 0 it is odd, but can be that of another run as well as any other."""
+        """Keep a seed. Below 0 it is odd, but still shows two runs with one seed."""
         try:
             seed = _integer(record, minimum=0)
         except LogFormatError as error:
@@ -83,7 +82,6 @@ class LogSettings:
             self.seeds[seed] = None
 
     def read_hyperparameter(self, record: Record) -> None:
-        """Take in a line with any other number."""
         key, value = record.key, float(record.value)
         if not key.isprintable():
             self._odd(record.fault("no name of a setting", "printable characters", BAD))
@@ -94,7 +92,6 @@ class LogSettings:
             self._odd(record.fault(f"{shown(value)} after {shown(said)}", ONE_VALUE, CHANGES))
 
     def read_processor_share(self, record: Record) -> None:
-        """Take in the share of the processor that the training had."""
         value = record.value
         if is_number(value) and 0.0 <= value <= 1.0:
             self.processor_share = float(value)
@@ -102,7 +99,7 @@ class LogSettings:
             self._odd(record.fault(shown(value), "a number from 0 to 1", BAD))
 
     def nameless(self) -> LogFormatError | None:
-        """The error of a log that never named its benchmark."""
+        """Return the error of a log that never named its benchmark."""
         if "submission_benchmark" in self.texts:
             return None
         return LogFormatError(
@@ -136,9 +133,10 @@ def _integer(record: Record, *, minimum: int) -> int:
 class RunClock:
     """The times of the lines that count, from the preparation of a run to its end.
 
-    `last` is the key of the last line that counts, and its time. `preparation_seconds` lie between
-    the first init_start and run_start. None before run_start, without an init_start, and where the
-    two contradict each other. `has_evaluations` is whether the log has an eval_start at all.
+    `last` is the key of the last line that counts, and its time. `preparation_seconds` are between
+    the first init_start and run_start. They are None before run_start, without an init_start, and
+    where the two contradict each other. `has_evaluations` is whether the log has an eval_start at
+    all.
     """
 
     def __init__(self) -> None:
@@ -154,9 +152,9 @@ class RunClock:
         self._measured_ms: float | None = None
 
     def fault(self, record: Record, *, figure: bool = False) -> str | None:
-        """The fault of a line's time: it goes back behind the last line that counts.
+        """Return the fault of a line's time: it is before the last line that counts.
 
-        Of a `figure` only the last line that a figure rests on is asked.
+        A `figure` is compared with the last line of a figure.
         """
         last = self._figure if figure else self.last
         if last is None or record.time_ms >= last.time_ms:
@@ -164,13 +162,13 @@ class RunClock:
         return f"{record.key} at {record.time_ms} ms after {last.key} at {last.time_ms} ms"
 
     def advance(self, record: Record) -> None:
-        """Advance to a line that a figure rests on."""
+        """Advance to the line of a figure."""
         self._figure = record
         if self.last is None or record.time_ms >= self.last.time_ms:
             self.last = record
 
     def phase(self, record: Record) -> str | None:
-        """Advance to a line that starts or ends a phase. The fault if it cannot."""
+        """Advance to a line that starts or ends a phase. Returns the fault if it cannot."""
         fault = self.fault(record)
         if fault is None:
             self.last = record
@@ -178,12 +176,12 @@ class RunClock:
         return fault
 
     def init_start(self, time_ms: float) -> None:
-        """The preparation starts. Every rank logs its own, in any order, and the first counts."""
+        """Start the preparation. Every rank logs its own, in any order, and the first counts."""
         if self._init_start_ms is None or time_ms < self._init_start_ms:
             self._init_start_ms = time_ms
 
     def run_start(self, record: Record) -> str | None:
-        """Start the run here in any case. The fault if it may not start here."""
+        """Start the run here in any case. Returns the fault if it may not start here."""
         first = self._init_start_ms
         fault = self.fault(record)
         if first is not None and first > record.time_ms:
@@ -202,7 +200,7 @@ class RunClock:
         return self._figure.time_ms - stop.time_ms <= ROUNDING_MS
 
     def start_evaluation(self, time_ms: float) -> None:
-        """An evaluation starts. Ranks may repeat it, and one without eval_stop is over."""
+        """Start an evaluation. Ranks may repeat it, and one without eval_stop is over."""
         self.has_evaluations = True
         if self._measured_ms is not None:
             self.stop_evaluation(self._measured_ms)
@@ -210,18 +208,17 @@ class RunClock:
             self._opened_ms = time_ms
 
     def measure(self, time_ms: float) -> None:
-        """The quality is known: where eval_stop is missing, the evaluation ended here."""
+        """Note the quality: without eval_stop, the evaluation ended here."""
         if self._opened_ms is not None:
             self._measured_ms = time_ms
 
     def stop_evaluation(self, time_ms: float) -> None:
-        """An evaluation ends."""
         if self._opened_ms is not None:
             self._evaluated_ms += time_ms - self._opened_ms
         self._opened_ms = self._measured_ms = None
 
     def ledger(self, end_ms: float) -> Ledger | None:
-        """Seconds per phase up to a moment. All but preparation and evaluation is train.
+        """Return the seconds per phase up to a moment. All but preparation and evaluation is train.
 
         None before run_start, and where the times of the phases contradict each other.
         """
@@ -241,10 +238,10 @@ class RunClock:
 def read_measurement(
     record: Record, *, first_epoch: int | None = None
 ) -> tuple[float | None, int | None, float]:
-    """Epoch, samples and quality of an eval_accuracy or eval_error line.
+    """Return epoch, samples and quality of an eval_accuracy or eval_error line.
 
-    One of epoch_num and samples_count must be there. With a `first_epoch`, as in v0.5, neither need
-    be, and epochs count from it. Raises LogFormatError.
+    One of epoch_num and samples_count is required. With a `first_epoch`, as in v0.5, both may be
+    absent, and epochs count from it. Raises LogFormatError.
     """
     epoch = _count(record, "epoch_num", lowest=first_epoch or 0)
     samples = _count(record, "samples_count")
@@ -263,7 +260,7 @@ def read_measurement(
 
 
 def read_status(record: Record) -> str | None:
-    """The status word of a run_stop line, None where there is none. Raises LogFormatError."""
+    """Return the status word of a run_stop line, if any. Raises LogFormatError."""
     status = record.metadata.get("status")
     if status is None or (type(status) is str and 0 < len(status) <= 40 and status.isprintable()):
         return status
@@ -308,7 +305,7 @@ class SeveralMetrics:
         self._moments: dict[Moment, _Measured] = {}
 
     def read(self, record: Record, *, seconds: float) -> None:
-        """Take in the line of one metric, or of all of them, once each. Raises LogFormatError."""
+        """Add the line of one metric, or of all of them, once each. Raises LogFormatError."""
         if type(record.value) is dict:
             said = {str(name).lower(): value for name, value in record.value.items()}
             if len(said) < len(record.value) or not said.keys() >= self._names.keys():
@@ -338,9 +335,9 @@ class SeveralMetrics:
         return (epoch, samples, None), quality
 
     def evaluations(self, batch_size: int | None, *, report: Report) -> list[Evaluation]:
-        """The evaluations in order of the training. One without the main metric is reported.
+        """Return the evaluations in order of the training. Reports one without the main metric.
 
-        Where an evaluation tells its step alone, a batch was trained on in each.
+        Where an evaluation tells only its step, each step trained one batch.
         """
         found = []
         for moment in sorted(self._moments, key=lambda at: (at[1] or 0, at[0] or 0.0, at[2] or 0)):

@@ -1,4 +1,4 @@
-"""Files of other programs made into run logs: CSV tables and the state of a Trainer.
+"""Convert files of other programs to run logs: CSV tables and the state of a Trainer.
 
 Source of the state: transformers 5.23, trainer_callback.py, TrainerState.
 """
@@ -37,7 +37,7 @@ UNITS = {
     86400.0: "d day days",
 }
 SECONDS_OF = {word: seconds for seconds, words in UNITS.items() for word in words.split()}
-# Units at the end of a name only, such as time_min: elsewhere min is a minimum.
+# Units only at the end of a name, such as time_min: elsewhere min is a minimum.
 AT_THE_END = ("us", "m", "min", "h", "d")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-zµμ]+")
 _FRACTION = re.compile(r"[-+]?\d*([.,])\d+")
@@ -53,7 +53,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Source:
-    """The rows of a file, the names in them, and those that several columns have.
+    """The rows of a file, the names in them, and the names of several columns.
 
     `time` names the times that every such file has. With `commas` numbers have decimal commas.
     """
@@ -66,7 +66,7 @@ class Source:
     commas: bool = False
 
     def number(self, row: Row, name: str | None) -> float | None:
-        """The number in a cell. None for any other text, and for an empty cell."""
+        """Read the number in a cell. None for any other text, and for an empty cell."""
         cell = row.cells.get(name or "", "")
         try:
             return float(cell.replace(",", ".") if self.commas and type(cell) is str else cell)
@@ -74,7 +74,7 @@ class Source:
             return None
 
     def checked(self, row: Row, name: str, least: float, most: float) -> float:
-        """The number in a cell, from `least` to `most`. Raises LogFormatError."""
+        """Read a number from `least` to `most` in a cell. Raises LogFormatError."""
         number = self.number(row, name)
         if number is None or not (math.isfinite(number) and least <= number <= most):
             limits = f" from {least:g} to {most:g}" if most < math.inf else ""
@@ -82,14 +82,16 @@ class Source:
         return number
 
     def seconds(self, row: Row, time: str, scale: float) -> float | None:
-        """The time in a cell: a number times `scale`, or an ISO date. None for any other text."""
+        """Read the time in a cell: a number times `scale`, or an ISO date.
+
+        None for any other text.
+        """
         number = self.number(row, time)
         if number is None:
             return read_moment(str(row.cells.get(time, "")))
         return number * scale if 0 <= number * scale <= MAX_SECONDS else None
 
     def fault(self, row: Row, name: str, message: str, expected: str) -> LogFormatError:
-        """The error for a cell."""
         if row.line is None and (step := self.number(row, STEP)) is not None:
             message += f" at step {step:g}"
         return LogFormatError(message, file=self.file, line=row.line, field=name, expected=expected)
@@ -115,7 +117,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Converted:
-    """A run log, the number of its evaluations, and what the source does not say."""
+    """A run log, the number of its evaluations, and what the source leaves open."""
 
     text: bytes
     evaluations: int
@@ -127,8 +129,8 @@ class Converted:
 def convert_rows(source: Source, benchmark: Benchmark, reading: Reading) -> Converted:
     """Make a run log of the rows that have a quality.
 
-    The epoch of a row is its own, else the epoch of its step in another row. Steps count where no
-    evaluation has an epoch. Raises LogFormatError naming line and column.
+    A row without an epoch takes the epoch of its step in another row. Without epochs, steps count.
+    Raises LogFormatError naming line and column.
     """
     epoch = _column(source, "epoch", reading.epoch, EPOCHS)
     step = _column(source, "step", reading.step, STEPS)
@@ -214,7 +216,7 @@ def convert_rows(source: Source, benchmark: Benchmark, reading: Reading) -> Conv
 
 
 def read_moment(text: str) -> float | None:
-    """Seconds that a text has: a number as it is, or an ISO date as seconds since 1970.
+    """Read seconds in a text: a number as it is, or an ISO date as seconds since 1970.
 
     A date without a zone is in UTC. None for any other text.
     """
@@ -234,7 +236,7 @@ def _got(row: Row, name: str) -> str:
 
 
 def _column(source: Source, what: str, asked: str | None, known: Sequence[str]) -> str | None:
-    """The column that the user names, else the first with a known name."""
+    """Return the column that the user names, else the first with a known name."""
     if asked is None:
         plain = {_plain(name): name for name in reversed(source.names)}
         return next((plain[name] for name in known if name in plain), None)
@@ -252,7 +254,7 @@ def _plain(name: str) -> str:
 def _quality(
     source: Source, asked: str | None, benchmark: Benchmark, *, others: set[str | None]
 ) -> str:
-    """The column asked for, else the benchmark's metric, else the only one with a number."""
+    """Return the requested column, else the benchmark's metric, else the only one with a number."""
     if asked in source.names:
         return str(asked)
     names = [
@@ -290,7 +292,10 @@ def _refuse_two_marks(source: Source, found: Sequence[Row], names: Sequence[str]
 
 
 def _time_scale(source: Source, row: Row, time: str, reading: Reading) -> float:
-    """The factor of the times. Raises LogFormatError for a column in another unit without one."""
+    """Return the factor of the times.
+
+    Raises LogFormatError for an unscaled column in another unit.
+    """
     words = [word.casefold() for word in _WORD.findall(time)]
     named = [word for word in words if word in SECONDS_OF and word not in AT_THE_END]
     named += [word for word in words[-1:] if word in AT_THE_END]
@@ -308,7 +313,7 @@ def _time_scale(source: Source, row: Row, time: str, reading: Reading) -> float:
 def _counts(
     source: Source, found: Sequence[Row], epoch: str | None, step: str | None
 ) -> tuple[str, list[float]]:
-    """The column that counts, and its number for each evaluation."""
+    """Return the column that counts, and its number for each evaluation."""
     at_step = {
         source.number(row, step): row for row in source.rows if {epoch, step} <= {*row.cells}
     }
@@ -330,7 +335,7 @@ def _counts(
 def read_csv(
     content: bytes, *, file: str, separators: Sequence[str] = SEPARATORS, fewest: int = 2
 ) -> Source:
-    """The rows of a table with a header. Raises LogFormatError naming the line."""
+    """Read the rows of a table with a header. Raises LogFormatError naming the line."""
     if not content.strip():
         raise LogFormatError("an empty file", file=file, expected="a header and rows")
     refuse_other_content(content, name=file)
@@ -344,8 +349,8 @@ def read_csv(
     header = re.sub(r'"[^"]*"', "", first[0] if first else "")
     group = next((each for each in separators if set(each) & set(header)), ",")
     separator = stated[1] if stated else max(group, key=header.count)
-    csv.field_size_limit(sys.maxsize)  # The module's own limit is the process's, and others set it.
-    # strict: a quote that is never closed would take the rest of the file for one cell.
+    csv.field_size_limit(sys.maxsize)  # The module's limit is the process's, and others set it.
+    # strict: an open quote would take the rest of the file for one cell.
     table = csv.reader(
         io.StringIO(text, newline=""),
         delimiter=separator,
@@ -388,7 +393,7 @@ def _rows(
 
 
 def read_trainer_state(content: bytes, *, file: str) -> Source:
-    """The entries of the history. Raises LogFormatError for any other file."""
+    """Read the entries of the history. Raises LogFormatError for any other file."""
     refuse_other_content(content, name=file)
     document = parse_json(content, file=file)
     history = document.get("log_history") if isinstance(document, dict) else None

@@ -1,4 +1,4 @@
-"""TensorBoard's event files: records with masked checksums, each one an Event in protobuf.
+"""Read TensorBoard's event files: records with masked checksums, each an Event in protobuf.
 
 Sources: tensorflow, lib/io/record_writer.h (the records), lib/hash/crc32c.h (the mask),
 core/util/event.proto, core/framework/summary.proto and tensor.proto (the fields).
@@ -16,7 +16,7 @@ from finishline.rules.logs.source import STEP, Row, Source
 
 MOST_EVENTS = 1_000_000
 LARGEST_RECORD = 256 * 1024 * 1024
-# Scalars are small. Larger records are pictures and graphs, and are passed over.
+# Scalars are small. Larger records are pictures and graphs, and are skipped.
 LARGEST_SCALARS = 64 * 1024
 MOST_VALUES = 1_000
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
@@ -35,7 +35,7 @@ class Scalar(NamedTuple):
 
 
 def read_tfevents(paths: Sequence[Path]) -> Source:
-    """The scalars in the event files of one training.
+    """Read the scalars in the event files of one training.
 
     A resumed training writes another file, perhaps from an earlier step. From that step on the
     later file holds. Raises LogFormatError for a record that is cut off, altered or too large.
@@ -72,7 +72,7 @@ def _read(path: Path) -> list[Scalar]:
 
 
 def _records(opened: BinaryIO) -> Iterator[bytes]:
-    """The content of each record, empty for one too large for scalars. Raises at a wrong one."""
+    """Yield the content of each record, empty if too large for scalars. Raises at a wrong one."""
     while header := opened.read(12):
         length, check = struct.unpack("<QI", header)
         if masked_crc32c(header[:8]) != check:
@@ -90,7 +90,7 @@ def _records(opened: BinaryIO) -> Iterator[bytes]:
 
 
 def _scalars(record: bytes) -> Iterator[Scalar]:
-    """The scalars of an Event: wall_time is field 1, step 2, summary 5 with values in 1.
+    """Yield an Event's scalars: wall_time is field 1, step 2, summary 5 with values in 1.
 
     Of a value the tag is field 1, simple_value 2, tensor 8.
     """
@@ -114,7 +114,7 @@ def _scalars(record: bytes) -> Iterator[Scalar]:
 
 
 def _scalar_of_tensor(message: bytes) -> float | None:
-    """The one number of a TensorProto: dtype is field 1, content 4, float_val 5, double_val 6."""
+    """Read the number of a TensorProto: dtype is field 1, content 4, float_val 5, double_val 6."""
     packed, content = "", b""
     for number, kind, value in read_fields(message):
         if (number, kind) == (1, VARINT):
@@ -127,7 +127,7 @@ def _scalar_of_tensor(message: bytes) -> float | None:
 
 
 def read_fields(message: bytes) -> Iterator[tuple[int, int, Any]]:
-    """Number, kind and value of each field of a protobuf message. Raises ValueError."""
+    """Yield number, kind and value of each field of a protobuf message. Raises ValueError."""
     place = 0
     while place < len(message):
         key, place = _varint(message, place)
@@ -166,7 +166,7 @@ def _crc_table() -> list[int]:
 
 
 def masked_crc32c(content: bytes) -> int:
-    """Castagnoli's checksum, turned by 15 bits and moved, as records have it.
+    """Compute Castagnoli's checksum, turned by 15 bits and moved, as records have it.
 
     Source of the polynomial: RFC 3720, appendix B.4.
     """

@@ -1,4 +1,4 @@
-r"""Logs of speedruns: one line of text for each evaluation, found by a pattern.
+r"""Read logs of speedruns: one line of text for each evaluation, found by a pattern.
 
 For example `step:1385/1385 val_loss:3.2785 train_time:79712ms step_avg:57.55ms`.
 Source: modded-nanogpt, records. Its oldest logs have `s:19560 tel:3.2722`, without a time.
@@ -30,7 +30,7 @@ MOST_EVALUATIONS = 100_000
 
 
 class Step(NamedTuple):
-    """One evaluation. `step` and `seconds` are None where the line does not tell."""
+    """One evaluation. `step` and `seconds` are None where the line omits them."""
 
     step: int | None
     seconds: float | None
@@ -39,7 +39,7 @@ class Step(NamedTuple):
 
 
 def compile_pattern(text: str) -> re.Pattern[bytes]:
-    """A pattern for evaluations. Raises LogFormatError if it can't find any quality."""
+    """Compile a pattern for evaluations. Raises LogFormatError if it can't find any quality."""
     expected = "the named groups quality and step, and for the time ms or seconds"
     try:
         pattern = re.compile(text.encode())
@@ -59,10 +59,10 @@ def compile_pattern(text: str) -> re.Pattern[bytes]:
 def read_steps(
     chunks: Iterable[bytes], *, name: str, pattern: re.Pattern[bytes] = NANOGPT
 ) -> list[list[Step]]:
-    """The evaluations of each run in a log. A run begins where the steps begin again.
+    """Find the evaluations of each run in a log. A run begins where the steps begin again.
 
-    Scripts are skipped: text that a line of = ends, with code or less than two evaluations.
-    The text is read piece by piece. Only the first 4,096 bytes of a line are searched. Raises
+    Scripts are skipped: text that a line of = ends, with code or less than two evaluations. The
+    text is read piece by piece. Only the first 4,096 bytes of a line are searched. Raises
     LogFormatError with file, line, field and expected value.
     """
     search = pattern.match if pattern is NANOGPT else pattern.search
@@ -101,8 +101,9 @@ def read_steps(
 
 
 def parse_steps(content: bytes, *, name: str) -> Run:
-    """The one run in a log of NanoGPT's form, its steps in place of epochs. Its clock pauses at
-    evaluations. Raises LogFormatError.
+    """Read the one run in a log of NanoGPT's form, with steps as epochs.
+
+    Its clock pauses at evaluations. Raises LogFormatError.
     """
     runs = read_steps([content], name=name)
     if len(runs) > 1:
@@ -121,7 +122,7 @@ def parse_steps(content: bytes, *, name: str) -> Run:
 
 
 def _lines(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
-    """The start of every line. Raises LogFormatError for content of another kind."""
+    """Yield the start of every line. Raises LogFormatError for content of another kind."""
     rest, is_first = b"", True
     for chunk in chunks:
         if is_first:

@@ -1,4 +1,4 @@
-"""Text of logs: lines of bounded length, other kinds of text, JSON with its line."""
+"""Check the text of logs: lines of bounded length, other kinds of text, JSON with its line."""
 
 import json
 import re
@@ -85,10 +85,10 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 def is_placeholder(content: bytes) -> bool:
-    """Whether a few words stand in place of a log.
+    """Whether a few words replace a log.
 
     Published sets have such a file for a run that the rules let them drop. A file with a line of
-    MLPerf, a table or bytes that are no text is a broken log.
+    MLPerf, a table or binary bytes is a broken log.
     """
     if len(content) > MAX_PLACEHOLDER_BYTES or b":::ML" in content:
         return False
@@ -106,8 +106,8 @@ MAX_LINE_BYTES = 1024 * 1024
 def refuse_long_lines(content: bytes, *, file: str, limit: int = MAX_LINE_BYTES) -> None:
     """Raise LogFormatError if a line has more than `limit` bytes.
 
-    Looks back from `limit` bytes ahead to the last line end on the way, so lines of ordinary
-    length are jumped over by the thousand.
+    Looks back from `limit` bytes ahead to the last line end on the way, to skip thousands of
+    ordinary lines at once.
     """
     start = 0
     while len(content) - start > limit:
@@ -123,7 +123,7 @@ def refuse_long_lines(content: bytes, *, file: str, limit: int = MAX_LINE_BYTES)
 
 
 MAX_DEPTH = 32
-# Values that stand for no finite number: as Python and C write them, and too large for a float.
+# Values for infinite numbers: as Python and C write them, and too large for a float.
 _NOT_FINITE = re.compile(
     rb"([:\[,]\s*)-?(?i:nan|inf(?:inity)?|[0-9][0-9.]*e\+?[0-9]{3,})(?![0-9A-Za-z])"
 )
@@ -131,10 +131,10 @@ _KEY = re.compile(rb'"([^"]*)"\s*:')
 
 
 def parse_json(text: bytes, *, file: str) -> Any:
-    """The value of a JSON text, bytes that are not UTF-8 replaced.
+    """Read a JSON text, with bytes outside UTF-8 replaced.
 
-    Raises LogFormatError on broken JSON, on NaN, Infinity or a number no float can hold (code
-    "not_finite", if nothing else is wrong), and on deep nesting.
+    Raises LogFormatError on broken JSON, on NaN, Infinity or a number beyond a float (code
+    "not_finite", if that is the only fault), and on deep nesting.
     """
     try:
         value = orjson.loads(text)
@@ -144,7 +144,7 @@ def parse_json(text: bytes, *, file: str) -> Any:
             return parse_json(repaired, file=file)
         code = "bad_json"
         with suppress(orjson.JSONDecodeError):
-            # With 0 in place of NaN, infinities and numbers that no float can hold.
+            # With 0 in place of NaN, infinities and numbers beyond a float.
             orjson.loads(_NOT_FINITE.sub(rb"\g<1>0", text))
             code = "not_finite"
         raise LogFormatError(
@@ -163,7 +163,7 @@ MAX_OBJECT_BYTES = 1024 * 1024
 
 
 def parse_json_object(content: bytes, *, file: str) -> dict[str, Any]:
-    """The object of a JSON file of at most 1 MiB, after its byte order mark if it has one.
+    """Read the object of a JSON file of at most 1 MiB, with or without a byte order mark.
 
     Raises LogFormatError as `parse_json` does, and for any other value.
     """
@@ -177,12 +177,12 @@ def parse_json_object(content: bytes, *, file: str) -> dict[str, Any]:
 
 
 def replace_bad_bytes(text: bytes) -> bytes:
-    """The text with every byte that is not UTF-8 replaced by the replacement character."""
+    """Replace every byte outside UTF-8 by the replacement character."""
     return text.decode("utf-8", "replace").encode("utf-8")
 
 
 def refuse_repeated_keys(text: bytes, *, file: str) -> None:
-    """Raise LogFormatError if one object of a text, which parsed, has a key twice.
+    """Raise LogFormatError if one object of a parsed text has a key twice.
 
     Readers differ in which of the two they believe. Without a backslash a look at the quotes
     settles most texts. Only a key that two objects share, or an escape, needs the slow reading.

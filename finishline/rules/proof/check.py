@@ -1,6 +1,6 @@
 """Check a proof without trusting its maker: derive every figure again from its contents.
 
-The signature is checked elsewhere: these rules know no cryptography but hashes.
+The signature is checked elsewhere: these rules need only hashes.
 """
 
 import hashlib
@@ -83,9 +83,9 @@ LAST_STATES = {
 
 @dataclass(frozen=True)
 class Check:
-    """One check: name, outcome, the values compared, and the reason if it did not pass.
+    """One check: name, outcome, the compared values, and the reason if it did not pass.
 
-    `open` is a check that lacks the data it needs.
+    An `open` check lacks the data it needs.
     """
 
     name: str
@@ -96,9 +96,9 @@ class Check:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A proof, read: its purpose, the claims that were trained, and the files by hash.
+    """A parsed proof: its purpose, the trained claims, and the files by hash.
 
-    `benchmark` has the calibrated runs that judged. `logs` is None without the files.
+    `benchmark` has the calibrated runs of the verdict. `logs` is None without the files.
     """
 
     proof: Proof
@@ -108,7 +108,7 @@ class Evidence:
     logs: Logs | None
 
     def plan(self) -> list[Training]:
-        """Plan the trainings again from the nonce. Raises RuleError if there are none."""
+        """Plan the trainings again from the nonce. Raises RuleError if that is impossible."""
         draw = self.proof.draw
         if not NONCE.fullmatch(draw.nonce):
             raise RuleError("no nonce", field="draw.nonce", expected="64 hex digits")
@@ -126,7 +126,7 @@ class Evidence:
         return self.purpose.plan(request)
 
     def own_seeds(self) -> list[int]:
-        """Draw the seeds of the claim that earlier versions trained first, by the nonce."""
+        """Draw the claim's seeds, which earlier versions trained first, by the nonce."""
         if self.claims[0].trained_with != "reference":
             return []
         nonce, count = bytes.fromhex(self.proof.draw.nonce), self.proof.draw.own_runs
@@ -138,13 +138,13 @@ class Evidence:
         return sorted((s for s in claimed if 0 <= s <= MAX_TRAINED_SEED), key=place)[:count]
 
     def curves(self) -> list[list[Evaluation]]:
-        """The claimed curve of each run. Raises RuleError if one is missing."""
+        """Return the claimed curve of each run. Raises RuleError if one is missing."""
         submission = self.proof.submission
         _require("submission.curves", len(submission.curves), len(submission.runs))
         return [[evaluation_of(row) for row in curve] for curve in submission.curves]
 
     def contest(self) -> Contest | None:
-        """What decided a head-to-head, None for another job."""
+        """Return what decided a head-to-head, None for another job."""
         told = self.proof.plan.contest
         if told is None:
             return None
@@ -152,7 +152,10 @@ class Evidence:
         return Contest(pairs, told.threshold, told.earlier, told.spread)
 
     def report(self) -> ReplayReport | None:
-        """The report of a verification that is done. Raises RuleError for one too many or few."""
+        """Return the report of a finished verification.
+
+        Raises RuleError for one too many or few.
+        """
         done, found = self.proof.verification.state == "done", self.proof.report
         if done != (found is not None):
             expected = "one only if it is done"
@@ -160,16 +163,16 @@ class Evidence:
         return found
 
     def file(self, sha256: str, name: str) -> bytes:
-        """A file of the bundle. Raises RuleError if it is missing."""
+        """Return a file of the bundle. Raises RuleError if it is missing."""
         if self.logs is None or sha256 not in self.logs:
             raise RuleError("not in the bundle", file=name, expected=f"logs/{sha256}")
         return self.logs[sha256]
 
 
 def check_proof(document: Mapping[str, Any], logs: Logs | None) -> list[Check]:
-    """Every check of a bundle but its signature. `logs` holds its files by hash, None without.
+    """Check a bundle except its signature. `logs` holds its files by hash, None without.
 
-    A document that is no proof fails the first check, "format", and has no other.
+    A document of another kind fails the first check, "format", which is then the only one.
     """
     compared = "every field of the document"
     try:
@@ -198,7 +201,7 @@ EVERY = ("replay", *CODE)
 
 
 def _steps(proof: Proof) -> list[tuple[str, tuple[str, ...], str, Making]]:
-    """The checks after "definition": name, kinds of proofs that have it, values compared."""
+    """List the checks after "definition": name, kinds of proofs that have it, compared values."""
     draw, report = proof.draw, proof.report
     runs = "no report" if report is None else count_text(len(report.runs), "run")
     files = f"{count_text(len(proof.submission.logs), 'log')} and the claim"
@@ -251,7 +254,7 @@ def _read_definition(proof: Proof) -> Benchmark:
 
 
 def _claim_of(proof: Proof, side: SubmissionPart) -> Claim:
-    """The claim of a side, as far as its trainings are planned and judged by it."""
+    """Build the claim of a side, as far as its trainings are planned and judged by it."""
     return Claim(
         benchmark_id=proof.benchmark.id,
         division=side.division,
@@ -278,7 +281,7 @@ def _check_definition(proof: Proof) -> None:
 
 
 def _check_logs(evidence: Evidence) -> str | None:
-    """Every file of the claim is in the bundle, unchanged, and no other is."""
+    """Check that the bundle has exactly the files of the claim, unchanged."""
     submission, logs = evidence.proof.submission, evidence.logs
     if logs is None:
         return WITHOUT_LOGS
@@ -301,7 +304,7 @@ def _check_logs(evidence: Evidence) -> str | None:
 
 
 def _check_package(evidence: Evidence) -> str | None:
-    """The index of the files of each package hashes to the package that was trained."""
+    """Check that the index of the files of each code submission hashes to the trained code."""
     if evidence.logs is None:
         return WITHOUT_LOGS
     for side in evidence.proof.sides:
@@ -315,9 +318,9 @@ def _check_package(evidence: Evidence) -> str | None:
 
 
 class Figures(Part, extra="ignore"):
-    """Figures of a result that its logs tell. Earlier rules have no raw time and no convergence.
+    """Figures of a result from its logs. Earlier rules lack raw time and convergence.
 
-    Words may be put better by later code, and nothing rests on the interval.
+    Words and the interval are left out, because later code may change them.
     """
 
     clock: str
@@ -335,7 +338,7 @@ class Figures(Part, extra="ignore"):
 
 
 def _check_score(evidence: Evidence) -> str | None:
-    """The claim and its logs, read and scored again, give the stored claim, runs and result."""
+    """Check that the claim and its logs, scored again, give the stored claim, runs and result."""
     if evidence.logs is None:
         return WITHOUT_LOGS
     submission, benchmark = evidence.proof.submission, evidence.benchmark
@@ -384,7 +387,7 @@ def _compare_result(stored: Table, scored: Result) -> None:
 
 
 def _check_seal(evidence: Evidence) -> None:
-    """The seal is the hash of benchmark, submission, seeds, nonce and all that is beside them."""
+    """Check that the seal is the hash of benchmark, submission, seeds, nonce and `beside`."""
     draw, submission_id = evidence.proof.draw, evidence.proof.submission.id
     _require("draw.seeds", len(draw.seeds), draw.runs)
     sealed = Draw(seeds=tuple(draw.seeds), nonce=draw.nonce)
@@ -398,7 +401,7 @@ def _check_seal(evidence: Evidence) -> None:
 
 
 def _check_seeds(evidence: Evidence) -> None:
-    """The nonce draws the secret seeds, as many as there were runs."""
+    """Check that the nonce draws the secret seeds, as many as there were runs."""
     _check_seal(evidence)
     if evidence.proof.kind in CODE:
         _check_beside(evidence)
@@ -409,7 +412,7 @@ def _check_seeds(evidence: Evidence) -> None:
 
 
 def _check_beside(evidence: Evidence) -> None:
-    """What was sealed beside the seeds is what the purpose seals, and nothing else."""
+    """Check that exactly the purpose's fields were sealed with the seeds."""
     proof, against = evidence.proof, evidence.proof.submission.against
     sealed: dict[str, Any] = {}
     if proof.calibration is not None:
@@ -421,7 +424,7 @@ def _check_beside(evidence: Evidence) -> None:
 
 
 def _check_band(evidence: Evidence) -> None:
-    """The control points are those of the calibrated runs in the definition."""
+    """Check that the control points come from the calibrated runs in the definition."""
     draw, found = evidence.proof.draw, evidence.proof.plan.control_points
     runs = max(1, len(draw.seeds) - draw.own_runs)
     wanted = band_for(evidence.benchmark, evidence.claims[0], runs=runs)
@@ -432,9 +435,9 @@ def _check_band(evidence: Evidence) -> None:
 
 
 def _check_runs(evidence: Evidence) -> str | None:
-    """Every run that was sealed is reported, in order, with its seed. None is left out.
+    """Check that every sealed run is reported, in order, with its seed.
 
-    Nor is the second half of an evaluation, where the benchmark judges by it.
+    Also checks the second half of each evaluation, where the benchmark judges by it.
     """
     report = evidence.report()
     if report is None:
@@ -447,7 +450,7 @@ def _check_runs(evidence: Evidence) -> str | None:
 
 
 def _check_times(evidence: Evidence) -> str | None:
-    """Each evaluation's seconds are its ledger on the benchmark's clock. A TTA is one of them."""
+    """Check that times are the ledger on the benchmark's clock, and a TTA is one of them."""
     report, benchmark = evidence.report(), evidence.benchmark
     if report is None:
         return NO_REPORT
@@ -464,9 +467,9 @@ def _check_times(evidence: Evidence) -> str | None:
 
 
 def _check_posted(evidence: Evidence) -> str | None:
-    """The report is as it was posted, and by the server's clock it took as long as it says.
+    """Check that the report is as posted, and as long as by the server's clock.
 
-    A server may allow a busy machine more than the rule does: that is said, and is no pass.
+    A server may allow a busy machine more than the rule does: then the check is open.
     """
     report, attempts = evidence.proof.report, evidence.proof.attempts
     if report is None:
@@ -488,7 +491,7 @@ def _check_posted(evidence: Evidence) -> str | None:
 
 
 def _check_curves(evidence: Evidence) -> str | None:
-    """No two replays are equal, and none is a calibrated curve or one of the claim."""
+    """Check that all replays differ from each other, the calibrated curves and the claim's."""
     report = evidence.proof.report
     if report is None:
         return NO_REPORT
@@ -501,7 +504,7 @@ def _check_curves(evidence: Evidence) -> str | None:
 
 
 def _check_attempts(evidence: Evidence) -> None:
-    """Check that only machine failures were retried: else a bad replay could be thrown away."""
+    """Check that only infrastructure failures were retried, so bad replays can't be dropped."""
     proof, attempts = evidence.proof, evidence.proof.attempts
     if [attempt.number for attempt in attempts] != list(range(1, len(attempts) + 1)):
         raise RuleError("attempts are missing", expected="attempts numbered from 1 without a gap")
@@ -522,10 +525,10 @@ def _check_attempts(evidence: Evidence) -> None:
 
 
 def _check_verdict(evidence: Evidence) -> str | None:
-    """Claims and report give the same outcome, reasons and numbers by the rules.
+    """Check that claims and report give the same outcome, reasons and numbers by the rules.
 
-    Words are left out: they may be put better by later code. A verdict of earlier rules, which
-    compared seeds of the claim too, is open.
+    Words are left out: later code may put them better. A verdict of earlier rules, which compared
+    seeds of the claim too, is open.
     """
     proof, report, found = evidence.proof, evidence.report(), evidence.proof.verdict
     if report is None:

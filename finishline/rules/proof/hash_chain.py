@@ -1,4 +1,4 @@
-"""A log in which each record covers the hash of the one before."""
+"""Check a log in which each record covers the hash of the one before."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ HASHED = (
 
 @dataclass(frozen=True)
 class Head:
-    """The last record of a log: with it anybody can tell later that nothing before it changed."""
+    """The last record of a log: noted now, it later shows that nothing before it changed."""
 
     id: int
     sha256: str
@@ -41,7 +41,7 @@ class Chain:
 
 
 def record_sha256(record: Mapping[str, Any]) -> str:
-    """SHA-256 over the RFC 8785 form of a record's fields but for its own hash."""
+    """Hash the RFC 8785 form of a record's fields, without its own hash, with SHA-256."""
     return sha256_of({name: record[name] for name in HASHED})
 
 
@@ -49,8 +49,8 @@ def check_chain(records: Iterable[Mapping[str, Any]]) -> Chain:
     """Check each record of a whole log, oldest first, against its hash and the record before.
 
     Ids count from 1 without a gap. Records cut off at the end leave no trace in the log itself:
-    compare the head with one noted earlier. A record that another hash is derived of is whole if a
-    later erasure names that one.
+    compare the head with one noted earlier. A record with another derived hash is whole if a later
+    erasure names that hash.
     """
     head, count = Head(0, FIRST_PREVIOUS), 0
     problems: list[tuple[int, RuleError]] = []
@@ -82,7 +82,7 @@ def check_chain(records: Iterable[Mapping[str, Any]]) -> Chain:
 
 
 def _redacted(other: Mapping[int, str], erasures: Mapping[int, Mapping[str, str]]) -> set[int]:
-    """Records whose other hash the latest erasure that changed them names.
+    """Return the records whose changed hash their latest erasure names.
 
     An erasure counts if it is whole itself, or redacted by a later one.
     """
@@ -94,7 +94,6 @@ def _redacted(other: Mapping[int, str], erasures: Mapping[int, Mapping[str, str]
 
 
 def has_head(records: Iterable[Mapping[str, Any]], sha256: str) -> bool:
-    """Whether a noted head is still in a log."""
     return sha256 == FIRST_PREVIOUS or any(record.get("sha256") == sha256 for record in records)
 
 

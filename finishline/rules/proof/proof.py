@@ -1,6 +1,6 @@
-"""Proofs: a typed document, in an in-toto statement in RFC 8785 form, in a DSSE envelope.
+"""Write proofs: a typed document, in an in-toto statement in RFC 8785 form, in a DSSE envelope.
 
-The signature is checked elsewhere: these rules know no cryptography but hashes.
+The signature is checked elsewhere: these rules need only hashes.
 """
 
 import base64
@@ -36,7 +36,7 @@ ENVELOPE_NAME = "proof.dsse.json"
 LOGS_FOLDER = "logs/"
 FORMAT = 2
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
-LARGEST_FIGURE = 1e100  # No run measures more, and the square of it is finite.
+LARGEST_FIGURE = 1e100  # Real runs measure less, and its square is finite.
 
 # Every part has its hash in `parts`. The rest of a document is its format and the hashes.
 PARTS = (
@@ -48,7 +48,7 @@ Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class Part(BaseModel):
-    """A part of a proof. No value is converted, and no field is unknown."""
+    """A part of a proof, with strict types and known fields."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -90,7 +90,7 @@ def _known(phases: dict[str, float]) -> dict[str, float]:
 
 
 Phases = Annotated[dict[str, float], AfterValidator(_known)]
-# As `curve_row` writes an evaluation: without what is absent at the end.
+# As `curve_row` writes an evaluation: absent fields at the end are left out.
 Row = (
     tuple[float | None, float | None, float, int | None]
     | tuple[float | None, float | None, float, int | None, Phases]
@@ -109,7 +109,7 @@ class VerificationPart(Part):
 
 
 class BenchmarkPart(Part):
-    """The definition everything was scored and judged under: its text and the text's hash."""
+    """The definition of all scores and verdicts: its text and the text's hash."""
 
     id: str
     sha256: str
@@ -135,7 +135,7 @@ class ClaimPart(Part):
 
 
 class LogFile(Part):
-    """One run log: its name, the hash of its bytes, how many they are."""
+    """One run log: its name, hash and size."""
 
     file: str
     sha256: str
@@ -143,14 +143,14 @@ class LogFile(Part):
 
 
 def _with_number(run: Any) -> Any:
-    """Read the seed of a run that is text."""
+    """Turn the seed of a run from text into a number."""
     if isinstance(run, dict) and isinstance(run.get("seed"), str):
         return run | {"seed": int(run["seed"])}
     return run
 
 
 def _with_exact_seed(run: RunScore) -> dict[str, Any]:
-    """A run with its seed as text where JSON numbers lose its digits: a log's has 63 bits."""
+    """Write a run's seed as text where JSON numbers lose its digits: a log's has 63 bits."""
     seed = run.seed
     return asdict(run) | {"seed": str(seed) if seed and abs(seed) > LARGEST_EXACT else seed}
 
@@ -158,8 +158,8 @@ def _with_exact_seed(run: RunScore) -> dict[str, Any]:
 class SubmissionPart(Part):
     """The claim, the hashes of its files, and the scores of its logs.
 
-    `curves` has the rows of each run's curve. `waivers` are the rules that organisers had waived
-    for it at its verdict. `against` is the holder in a head-to-head.
+    `curves` has the rows of each run's curve. `waivers` are the rules waived for it at its verdict.
+    `against` is the holder in a head-to-head.
     """
 
     id: str
@@ -195,13 +195,13 @@ class DrawPart(Part):
 
     @property
     def named_beside(self) -> Table:
-        """The fields beside the draw, with the kind's present name. It was "duel" before."""
+        """Return the fields beside the draw, with the kind's present name. It was "duel" before."""
         is_renamed = self.beside.get("kind") == "duel"
         return self.beside | ({"kind": "head_to_head"} if is_renamed else {})
 
 
 class ContestPart(Part):
-    """What decided a head-to-head besides its own runs, as the server knew it at the verdict.
+    """What decided a head-to-head besides its runs, as the server knew it at the verdict.
 
     `earlier` has the reports of the pairs before these. `spread` is of the hardware class, where
     few pairs are planned.
@@ -233,10 +233,10 @@ class PostedEvaluation(Part):
 
 
 class AttemptPart(Part):
-    """One try on one worker. One that left no report has the events posted before it ended.
+    """One try on one worker. Without a report it has the events posted before it ended.
 
-    Of the one that ended with the report `posted` has when each event came, and
-    `clock_slack_seconds` how far the server's clock could be from the report's.
+    With the report, `posted` has when each event came, and `clock_slack_seconds` how far the
+    server's clock could be from the report's.
     """
 
     number: int
@@ -293,35 +293,35 @@ class Proof(Part):
 
     @property
     def kind(self) -> Literal["replay", "entry", "head_to_head"]:
-        """What it proves: a replay of logs, the runs of a package, or a head-to-head."""
+        """Return the kind: a replay of logs, the runs of a code submission, or a head-to-head."""
         if self.draw.named_beside.get("kind") == "head_to_head":
             return "head_to_head"
         return "entry" if self.submission.claim.trained_with == "package" else "replay"
 
     @property
     def sides(self) -> list[SubmissionPart]:
-        """The submissions that were trained: both of a head-to-head."""
+        """Return the trained submissions: both of a head-to-head."""
         sides = (self.submission, self.submission.against)
         return [side for side in sides if side is not None]
 
 
 def part_hashes(document: Mapping[str, Any]) -> dict[str, str]:
-    """SHA-256 over the RFC 8785 form of each part."""
+    """Hash the RFC 8785 form of each part with SHA-256."""
     return {name: sha256_of(document.get(name)) for name in PARTS}
 
 
 def signed_bytes(document: Mapping[str, Any]) -> bytes:
-    """Bytes of a manifest that are signed: the RFC 8785 form of all but the signature."""
+    """Return the signed bytes of a manifest: the RFC 8785 form without the signature."""
     return canonical({name: value for name, value in document.items() if name != "signature"})
 
 
 def key_id_of(public_key: bytes) -> str:
-    """The id of a public key: the first 16 hex digits of its SHA-256."""
+    """Return the id of a public key: the first 16 hex digits of its SHA-256."""
     return hashlib.sha256(public_key).hexdigest()[:16]
 
 
 def _from_base64(text: object) -> bytes:
-    """Decode standard base64 that has one spelling: padded, without spaces or spare bits."""
+    """Decode standard base64 in its only spelling: padded, without spaces or spare bits."""
     content = base64.b64decode(text, validate=True) if isinstance(text, str) else b""
     if base64.b64encode(content).decode() != text:
         raise ValueError("expected standard base64")
@@ -347,12 +347,11 @@ class Envelope(Part, extra="ignore"):
 
     @property
     def signed_bytes(self) -> bytes:
-        """The bytes that are signed."""
         return pre_authentication(self.payload)
 
 
 def pre_authentication(payload: bytes) -> bytes:
-    """DSSE's PAE of a payload: version, type and payload, the last two behind their lengths."""
+    """Return DSSE's PAE: version, type and payload, the last two behind their lengths."""
     return b"DSSEv1 %d %s %d %s" % (
         len(PAYLOAD_TYPE), PAYLOAD_TYPE.encode(), len(payload), payload,
     )  # fmt: skip
@@ -365,7 +364,7 @@ class Digest(Part):
 
 
 class Subject(Part):
-    """A file that a statement is about. Its name says its hash."""
+    """A file of a statement. Its name contains its hash."""
 
     name: str
     digest: Digest
@@ -381,7 +380,6 @@ class Statement(Part):
 
     @property
     def hashes(self) -> list[str]:
-        """The SHA-256 of each file."""
         return [subject.digest.sha256 for subject in self.subject]
 
 

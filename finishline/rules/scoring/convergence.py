@@ -1,4 +1,4 @@
-"""Reference convergence points (RCP): does a set converge as the reference model does?
+"""Compare a set's convergence with reference convergence points (RCP).
 
 A closed submission may not reach the target in fewer epochs (or samples) than the reference needs
 at its batch size. Where the rule text and its checker differ, the benchmark's file decides.
@@ -56,8 +56,8 @@ class RcpVerdict:
     "fail" converges faster than the reference can, "missing" has no reference point, and
     "published" is one of these two with the factor of a `scaling.json`. `factor` is reference mean
     / submission mean, at least 1. `applied_factor` multiplies the score. `batch_size`, `mean` and
-    `lowest` (the limit before any allowance) are of the reference point that was used.
-    `submission_mean` is the olympic mean of the set, None where too few runs converged.
+    `lowest` (the limit before any allowance) are of the used reference point. `submission_mean` is
+    the olympic mean of the set, None where too few runs converged.
     """
 
     verdict: Verdict
@@ -70,7 +70,6 @@ class RcpVerdict:
 
     @property
     def applied_factor(self) -> float:
-        """Factor on the time of the set."""
         return self.factor if self.verdict in FACTOR_COUNTS else 1.0
 
     @property
@@ -80,10 +79,10 @@ class RcpVerdict:
 
 
 def with_published_factor(verdict: RcpVerdict | None, factor: float | None) -> RcpVerdict | None:
-    """The verdict with the factor of a set's scaling.json, where that counts.
+    """Apply the factor of a set's scaling.json to the verdict, where it counts.
 
-    It does without a reference point, or where it raises a set that converged too fast to the mean.
-    Source: MLPerf training_rules.adoc, "Normalize submission run epochs to reference epochs".
+    It counts without a reference point, or where it raises a set that converged too fast to the
+    mean. Source: MLPerf training_rules.adoc, "Normalize submission run epochs to reference epochs".
     """
     found = verdict or RcpVerdict("missing", "no reference convergence points", 1.0)
     if factor is None or found.verdict == "pass":
@@ -100,7 +99,7 @@ def with_published_factor(verdict: RcpVerdict | None, factor: float | None) -> R
 def convergence_of_run(
     run: Run, *, unit: ConvergenceUnit, at: Evaluation | None = None
 ) -> float | None:
-    """Epochs (or samples) to the last evaluation of a run that succeeded, None for any other.
+    """Return the epochs (or samples) to the last evaluation of a successful run, else None.
 
     `at` names another evaluation, for runs with quality measured after their end. None also where
     the evaluation has no such count. Epochs are rounded to three decimals, as the checker does.
@@ -121,14 +120,14 @@ def check_convergence(
     *,
     pruned: bool,
 ) -> RcpVerdict:
-    """Whether a set of runs converges no faster than the reference points allow.
+    """Check that a set of runs converges no faster than the reference points allow.
 
-    `convergence` has the epochs (or samples) of every run of the set, None for one that did not
+    `convergence` has the epochs (or samples) of every run of the set, None for a run that did not
     converge. `pruned` leaves out the points that `prune` drops.
 
     Between two points the mean and the spread are interpolated. Above the largest batch size the
-    point is missing. Below the smallest the set must pass the smallest's test.
-    Raises RuleError if there are no runs left after dropping or a figure is not a number above 0.
+    point is missing. Below the smallest the set must pass the smallest's test. Raises RuleError if
+    dropping leaves no run, or a figure is not a number above 0.
     """
     limits = convergence_limits(rule, runs, pruned=pruned)
     for value in convergence:
@@ -171,7 +170,7 @@ def _compare(
 
 
 def convergence_limits(rule: RcpRule, runs: RunsRule, *, pruned: bool) -> list[ConvergenceLimit]:
-    """The limit at every reference point, by batch size. With `pruned` at those that `prune` keeps.
+    """Return the limit at every reference point, by batch size. `pruned` keeps those of `prune`.
 
     Raises RuleError if a point has too few runs, or two have the same batch size.
     """
@@ -199,7 +198,7 @@ def _limit_of(point: ReferencePoint, runs: RunsRule, stdev_of: SpreadOf) -> Conv
 
 
 def prune(limits: Sequence[ConvergenceLimit]) -> list[ConvergenceLimit]:
-    """The points, by batch size, without those that are slower than their neighbours promise.
+    """Drop the points, by batch size, that are slower than their neighbours promise.
 
     Points below the batch size of the fastest are dropped. Then, once from small to large, each
     that converges slower than the line between its neighbours. The checker reads it so. The rule
@@ -222,7 +221,7 @@ def prune(limits: Sequence[ConvergenceLimit]) -> list[ConvergenceLimit]:
 def _interpolate(
     batch_size: float, low: ConvergenceLimit, high: ConvergenceLimit
 ) -> tuple[float, float]:
-    """Mean and standard deviation on the line between two points, at a batch size between them."""
+    """Return mean and standard deviation on the line between two points, at a batch size."""
     share = (batch_size - low.batch_size) / (high.batch_size - low.batch_size)
     centre = low.mean + (high.mean - low.mean) * share
     return centre, low.stdev + (high.stdev - low.stdev) * share
@@ -231,7 +230,7 @@ def _interpolate(
 def limit_at(
     batch_size: int, limits: Sequence[ConvergenceLimit], *, runs: int
 ) -> ConvergenceLimit | None:
-    """The limit at a batch size: a point's own or interpolated. None outside the points.
+    """Return the limit at a batch size: a point's own or interpolated. None outside the points.
 
     An interpolated point counts as one of 2 N reference runs (the checker's reading).
     """
@@ -249,7 +248,7 @@ def limit_at(
 def lowest_submission(
     reference_mean: float, stdev: float, *, reference_runs: int, submission_runs: int
 ) -> float:
-    """The least submission mean that is not significantly below the reference's.
+    """Return the least submission mean that is not significantly below the reference's.
 
     One-sided two-sample t-test, equal variances, p = 0.05, both sides with the reference's
     deviation: the closed form of the checker's bisection. Raises RuleError unless both have runs.
@@ -273,9 +272,9 @@ def check_set(
 ) -> tuple[RcpVerdict | None, list[Violation]]:
     """Compare the convergence of a result's runs with the reference. Return verdict and violations.
 
-    `convergence` has one figure for each of `runs`. The verdict is None in the open division, for
-    a benchmark without reference points, for too few runs, and for several batch sizes. It is
-    "missing" where no log has one. The log of a run that did not converge may have ended before it.
+    `convergence` has one figure for each of `runs`. The verdict is None in the open division,
+    without reference points, for too few runs, and for several batch sizes. It is "missing" if no
+    log has a batch size. The log of a run that did not converge may end before it.
     """
     rule = benchmark.rcp
     if rule is None or division != "closed" or len(runs) <= 2 * benchmark.runs.dropped:
@@ -303,7 +302,7 @@ def check_set(
 
 
 def _as_points_count(figure: float | None, rule: RcpRule) -> float | None:
-    """A figure in the unit of the points: epochs are told by points of at most twice as many."""
+    """Convert a figure to the unit of the points: epochs if points are at most twice as many."""
     if figure is None or rule.samples_per_epoch is None:
         return figure
     samples = figure * rule.samples_per_epoch

@@ -1,4 +1,4 @@
-"""Latency of one item at a time, as measured and as an entry of inference states it."""
+"""Compute the latency of one item at a time, as measured and as an inference entry states it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,8 +13,8 @@ from finishline.rules.scoring.scoring import Step
 from finishline.rules.statistics.aggregate import mean
 from finishline.rules.text import count_text
 
-# The fewest samples a percentile may be told from.
-# Source: MLPerf inference_policies, "Early stopping" (90th and 99th percentile).
+# The fewest samples for a percentile. Source: MLPerf inference_policies, "Early stopping" (90th and
+# 99th percentile).
 FEWEST_SAMPLES: Mapping[int, int] = {90: 64, 99: 662}
 FEWEST_ITEMS = 120  # Of a model so slow that all items would take too long. Enough for p90.
 IN_PERCENT = "f1_score_in_percent"
@@ -24,8 +24,8 @@ IN_PERCENT = "f1_score_in_percent"
 class LatencyFigures:
     """Statistics of measured items without warm-up, in milliseconds per item.
 
-    A percentile is None where there are not enough samples. `drift_percent` is how much slower the
-    median of the second half is than the first's. None below two samples.
+    A percentile is None with too few samples. `drift_percent` is how much slower the median of the
+    second half is than the first's. None below two samples.
     """
 
     samples: int
@@ -38,9 +38,9 @@ class LatencyFigures:
 
 
 def latency_figures(milliseconds: Sequence[float], *, warmup_items: int) -> LatencyFigures:
-    """Mean, percentiles and drift of items timed one after the other, without the first ones.
+    """Compute mean, percentiles and drift of items timed in a row, without the first ones.
 
-    Raises RuleError if nothing is left after the warm-up, or a time is no positive number.
+    Raises RuleError if the warm-up leaves nothing, or a time is not a positive number.
     """
     kept = without_warmup(milliseconds, warmup_items=warmup_items)
     ordered = sorted(kept)
@@ -60,7 +60,10 @@ def latency_figures(milliseconds: Sequence[float], *, warmup_items: int) -> Late
 
 
 def without_warmup(milliseconds: Sequence[float], *, warmup_items: int) -> list[float]:
-    """The items after the warm-up. Raises RuleError if there are none, or one has no time."""
+    """Return the items after the warm-up.
+
+    Raises RuleError if there are none, or one has no time.
+    """
     kept = list(milliseconds[warmup_items:])
     if not kept:
         message = f"{count_text(len(milliseconds), 'item')}, {warmup_items} of them warm-up"
@@ -73,22 +76,22 @@ def without_warmup(milliseconds: Sequence[float], *, warmup_items: int) -> list[
 
 
 def percentile(ordered: Sequence[float], percent: int) -> float | None:
-    """A percentile of sorted values, or None below the samples it needs."""
+    """Return a percentile of sorted values, or None below the samples it needs."""
     return None if len(ordered) < FEWEST_SAMPLES[percent] else nearest_rank(ordered, percent)
 
 
 def nearest_rank(ordered: Sequence[float], percent: int) -> float:
-    """The smallest of sorted values that at least so many percent of them do not exceed."""
+    """Return the smallest of sorted values that at least so many percent do not exceed."""
     return ordered[max(0, math.ceil(percent * len(ordered) / 100) - 1)]
 
 
 def median_lower_bound(values: Sequence[float], *, alpha: float) -> float | None:
-    """Lower confidence bound of the median at level 1 - `alpha`. None from too few values.
+    """Return the lower confidence bound of the median at level 1 - `alpha`, if values suffice.
 
     Exact for any distribution: the sign test.
     """
     n = len(values)
-    allowed = Fraction(alpha) * 2**n  # In whole numbers: no float holds 2 to the power of 1100.
+    allowed = Fraction(alpha) * 2**n  # In whole numbers: 2 to the power of 1100 is beyond a float.
     below, rank = 0, 0
     while rank < n and below + math.comb(n, rank) <= allowed:
         below += math.comb(n, rank)
@@ -98,10 +101,10 @@ def median_lower_bound(values: Sequence[float], *, alpha: float) -> float | None
 
 @dataclass(frozen=True)
 class InferenceResult:
-    """Result of `score_inference`. Nothing in it is derived from a log.
+    """Result of `score_inference`, all from the entry.
 
     `quality` is in the unit of the benchmark's metric, and `reached` says whether it meets the
-    target. `latency_ms` is of one item at batch size 1. `flags` lists oddities of the entry.
+    target. `latency_ms` is for one item at batch size 1. `flags` lists oddities of the entry.
     """
 
     benchmark_sha256: str
@@ -120,10 +123,10 @@ class InferenceResult:
 
 
 def score_inference(entry: DawnbenchEntry, benchmark: Benchmark) -> InferenceResult:
-    """The result of an inference entry under a benchmark's target.
+    """Score an inference entry under a benchmark's target.
 
-    Raises RuleError if the entry lacks its latency or a quality in the benchmark's metric.
-    Source: dawn-bench-entries README, "Inference".
+    Raises RuleError if the entry lacks its latency or a quality in the benchmark's metric. Source:
+    dawn-bench-entries README, "Inference".
     """
     target = benchmark.target
     if entry.latency_ms is None or entry.quality is None or entry.metric != target.metric:

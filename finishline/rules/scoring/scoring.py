@@ -44,7 +44,7 @@ MOST_ADDENDS = 10
 
 @dataclass(frozen=True)
 class Step:
-    """One step of a score: the formula in words, the numbers that went in, the value it gave.
+    """One step of a score: the formula in words, its numbers, and the resulting value.
 
     `working` is the formula with its numbers in it. Of a single run it says how its time counts.
     """
@@ -61,9 +61,9 @@ class Step:
 class RunScore:
     """Score of one run. Times in seconds on the benchmark's clock.
 
-    `convergence` is the count for RCPs, None for a run that did not succeed and reach the target.
-    `best_quality` is None for a run that ended before its first evaluation. With a budget it is the
-    quality of the last evaluation within it.
+    `convergence` is the count for RCPs, if the run succeeded and reached the target. `best_quality`
+    is None for a run that ended before its first evaluation. With a budget it is the quality of the
+    last evaluation within it.
     """
 
     file: str
@@ -78,7 +78,7 @@ class RunScore:
 
 @dataclass(frozen=True)
 class AtStop:
-    """Runs at the step where all of them stop: their number, means and standard deviations.
+    """Runs that all stop at one step: their number, means and standard deviations.
 
     `p_value` is one-sided: how likely is a mean this far beyond the target if the true mean is at
     the target? The deviations and `p_value` are None for one run.
@@ -97,8 +97,8 @@ class AtStop:
 class Result:
     """Result of `score`. `tta_seconds` is None if the set did not reach the target.
 
-    `raw_tta_seconds` is the olympic mean as measured, `tta_seconds` and its interval that times the
-    factor of `rcp`, which is None where no convergence is checked. `best_quality` is the best of
+    `raw_tta_seconds` is the olympic mean as measured. `tta_seconds` and its interval are multiplied
+    by the factor of `rcp`, which is None without a convergence check. `best_quality` is the best of
     all runs, or with a budget the mean of their qualities within it. `at_stop` is None unless all
     runs stop at one step.
     """
@@ -125,7 +125,6 @@ class Result:
 
     @property
     def eligible(self) -> bool:
-        """Whether the result may be ranked at all."""
         return not self.violations
 
 
@@ -141,11 +140,11 @@ def score(
     archive: bool = False,
     scaling_factor: float | None = None,
 ) -> Result:
-    """The result of a set of at least one run under a benchmark's rules.
+    """Score a set of at least one run under a benchmark's rules.
 
     `pruned` compares convergence with the pruned reference points, as MLPerf does. `with_interval`
-    is whether the time has an interval. `scaling_factor` is the one that an `archive` publishes
-    with a set. It counts where the reference points give none. Raises RuleError if there is no run.
+    adds an interval to the time. `scaling_factor` is published by an `archive` with a set. It
+    counts where the reference points give none. Raises RuleError without a run.
     """
     clock = clock or benchmark.clock
     if not runs:
@@ -242,7 +241,7 @@ def _at_stop(
 
 
 def _quality_of_set(scores: Sequence[RunScore], benchmark: Benchmark) -> float | None:
-    """The best quality of all runs, or with a budget the mean of their qualities."""
+    """Return the best quality of all runs, or with a budget the mean of their qualities."""
     found = [run.best_quality for run in scores if run.best_quality is not None]
     if not found:
         return None
@@ -250,7 +249,7 @@ def _quality_of_set(scores: Sequence[RunScore], benchmark: Benchmark) -> float |
 
 
 def scored_places(times: Sequence[float | None], rule: RunsRule) -> list[int]:
-    """Runs that make the result: their places in `times`, None for a run that did not converge.
+    """Return the places in `times` of the runs that make the result. None did not converge.
 
     All of a range. Of more runs than the rule counts, the median window. Where a rule has more runs
     started than counted, the first that converged, and none if they are too few (v0.5, "Run 100,
@@ -266,7 +265,7 @@ def scored_places(times: Sequence[float | None], rule: RunsRule) -> list[int]:
 
 
 def score_run(run: Run, benchmark: Benchmark, *, division: str, clock: Clock) -> RunScore:
-    """One run's time and epochs to the target.
+    """Score one run's time and epochs to the target.
 
     In a round of MLPerf a run without run_stop, or from v0.6 on without its status, did not
     converge (training_rules.adoc, "Benchmark results").
@@ -303,9 +302,9 @@ def score_run(run: Run, benchmark: Benchmark, *, division: str, clock: Clock) ->
 
 
 def measured_steps(runs: Sequence[RunScore], benchmark: Benchmark) -> tuple[Step, ...]:
-    """How the time of measured runs is made: how each run counts, and their olympic mean.
+    """Explain the time of measured runs: how each run counts, and their olympic mean.
 
-    With a budget, how their quality is made: their mean.
+    With a budget, explain their quality: the mean.
     """
     times = {run.file: run.tta_seconds for run in runs}
     rule = RunsRule(len(runs), dropped_at_each_end(len(runs)))
@@ -346,7 +345,7 @@ def _quality_step(runs: Sequence[RunScore], benchmark: Benchmark, found: float |
 
 
 def run_uses(times: Sequence[float | None], rule: RunsRule) -> list[str]:
-    """How the time of each run counts, in words. A run without a time counts as slowest."""
+    """Say how the time of each run counts, in words. A run without a time counts as slowest."""
     places, dropped = scored_places(times, rule), rule.dropped
     ordered = sorted(places, key=lambda place: _slowest(times[place]))
     words = dict.fromkeys(ordered, "counts" if len(places) > 2 * dropped else "not counted")
@@ -395,7 +394,7 @@ def _tta_steps(
 
 
 def _mean(values: Sequence[float | None], dropped: int) -> str | None:
-    """The mean of the values left after dropping, written out. Of many values their sum alone."""
+    """Write out the mean of the values left after dropping, of many values only their sum."""
     kept = sorted(map(_slowest, values))[dropped : len(values) - dropped]
     if not kept or math.inf in kept:
         return None
@@ -424,7 +423,7 @@ def _spread(times: Sequence[float], cv: float | None) -> str | None:
 
 
 def _plain(value: float | None) -> str:
-    """A figure with six digits, and one of millions in full."""
+    """Write a figure with six digits, and millions in full."""
     figure = 0.0 if value is None else value
     return f"{figure:.0f}" if 1e6 <= figure < 1e15 else f"{figure:.6g}"
 

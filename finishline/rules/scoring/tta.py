@@ -1,4 +1,4 @@
-"""Time to accuracy: when a run, or a calibrated curve, reached its target."""
+"""Compute time to accuracy: when a run, or a calibrated curve, reached its target."""
 
 import itertools
 import math
@@ -30,7 +30,7 @@ _CONVERSION_ERROR = 1e-15
 def first_evaluation_at_target(
     evaluations: Sequence[Evaluation], target: QualityTarget, reach: ReachRule
 ) -> Evaluation | None:
-    """The evaluation at which the target counts as reached, or None if it never does.
+    """Find the evaluation at which the target counts as reached, or None if it never does.
 
     first_crossing: the first evaluation in log order at the target or beyond. sustained: the last
     of the first `reach.evaluations` such evaluations in a row. fixed_stop: the last evaluation, at
@@ -48,7 +48,7 @@ def first_evaluation_at_target(
 
 
 def place_at_target(at_target: Sequence[bool], reach: ReachRule) -> int | None:
-    """Index of the evaluation found by `first_evaluation_at_target`.
+    """Return the index of the evaluation found by `first_evaluation_at_target`.
 
     `at_target` has whether each evaluation, in log order, is at the target.
     """
@@ -70,11 +70,11 @@ def time_to_accuracy(
     clock: Clock,
     division: str,
 ) -> float | None:
-    """Seconds until the run reached the target on the given clock, or None if it never did.
+    """Return the seconds until the run reached the target on a clock, or None if it never did.
 
-    On the clock the log itself was written by, a log with a run_stop counts to its run_stop, if its
-    status is "success" (MLPerf), and any other to the evaluation that reached the target
-    (DAWNBench). On another clock the ledger of that evaluation decides, None without a ledger.
+    On the log's own clock, a log with a run_stop counts to its run_stop, if its status is "success"
+    (MLPerf), and any other to the evaluation that reached the target (DAWNBench). On another clock
+    the ledger of this evaluation decides, None without a ledger.
     Source: MLPerf training_rules.adoc, "Benchmark results". Dawn-bench-entries README.
     """
     reached = first_evaluation_at_target(run.evaluations, target, reach)
@@ -92,7 +92,7 @@ def time_to_accuracy(
 
 
 def on_clock(run: Run, clock: Clock, *, division: str) -> Run:
-    """The run with its evaluations timed on a clock, without those that have no time on it."""
+    """Time a run's evaluations on a clock, and drop those without a time on it."""
     if run.clock == clock.name:
         return run
     evaluations = (
@@ -104,7 +104,7 @@ def on_clock(run: Run, clock: Clock, *, division: str) -> Run:
 
 
 def excess_preparation_seconds(run: Run, clock: Clock, division: str) -> float:
-    """Seconds of preparation beyond the free allowance, which a log's own times leave out.
+    """Return the preparation beyond the free allowance, in seconds, which a log's times leave out.
 
     From the first init_start to run_start. The published checker counts to init_stop.
     Source: MLPerf training_rules.adoc, "Run Results".
@@ -115,21 +115,21 @@ def excess_preparation_seconds(run: Run, clock: Clock, division: str) -> float:
 
 
 def evaluation_interval_seconds(run: Run) -> float | None:
-    """Median seconds between evaluations: the quantum of a TTA. None below two evaluations."""
+    """Return the median seconds between evaluations, the quantum of a TTA, if there are two."""
     times = [evaluation.seconds for evaluation in run.evaluations]
     gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
     return median(gaps) if gaps else None
 
 
 def display_seconds(seconds: float) -> str:
-    """A time as people read it: "0.853 s" below a minute, else H:MM:SS."""
+    """Write a time for people: "0.853 s" below a minute, else H:MM:SS."""
     if 60 <= seconds <= LARGEST_PLAIN:
         return stopwatch(seconds)
     return f"{significant(seconds, 3)} s"
 
 
 def stopwatch(seconds: float) -> str:
-    """Seconds rounded up, as H:MM:SS.
+    """Write seconds rounded up, as H:MM:SS.
 
     Source: dawn-bench-entries, the published leaderboard (19 of 19 shown times fit rounding up).
     """
@@ -143,7 +143,7 @@ class Crossing:
 
     `epoch` is the epoch at which the target counts as reached, and `fraction` the same on the
     straight line from the evaluation before to this one (the first in the row, where the rule wants
-    several). `interval_epochs` lies between the two, None where there is none before.
+    several). `interval_epochs` is between the two, None without one before.
     """
 
     epoch: float
@@ -175,7 +175,7 @@ Curves = tuple[tuple[float, ...], ...]
 
 
 def curves_at(benchmark: Benchmark, batch_size: float) -> Curves:
-    """The calibrated curves at one batch size, an evaluation after each epoch."""
+    """Return the calibrated curves at one batch size, an evaluation after each epoch."""
     return tuple(run.quality for run in benchmark.reference_runs_at(batch_size))
 
 
@@ -183,7 +183,7 @@ def curves_at(benchmark: Benchmark, batch_size: float) -> Curves:
 def crossing_epochs(
     curves: Curves, target: QualityTarget, reach: ReachRule, *, fractional: bool
 ) -> tuple[float, ...]:
-    """Epochs to the target of the calibrated runs that reached it."""
+    """Return the epochs to the target of the calibrated runs that reached it."""
     evaluated = ([Evaluation(float(n), 0.0, q) for n, q in enumerate(each, 1)] for each in curves)
     found = (find_crossing(each, target, reach) for each in evaluated)
     return tuple((c.fraction if fractional else c.epoch) for c in found if c is not None)
@@ -192,7 +192,7 @@ def crossing_epochs(
 def calibrated_epochs(
     benchmark: Benchmark, batch_size: float, *, fractional: bool = False
 ) -> tuple[float, ...]:
-    """Epochs to the target of the calibrated runs at a batch size that reached it."""
+    """Return the epochs to the target of the calibrated runs at a batch size that reached it."""
     curves = curves_at(benchmark, batch_size)
     return crossing_epochs(curves, benchmark.target, benchmark.reach, fractional=fractional)
 
@@ -200,7 +200,7 @@ def calibrated_epochs(
 def interpolated_epochs(
     benchmark: Benchmark, batch_size: float, *, fractional: bool
 ) -> Reference | None:
-    """Epochs to the target at a batch size between two calibrated ones, as 2 N runs, or None.
+    """Interpolate the epochs to the target between two calibrated batch sizes, as 2 N runs.
 
     Source: MLPerf training_rules.adoc, "Reference Convergence Points" and mlperf-logging.
     """
@@ -221,7 +221,7 @@ def interpolated_epochs(
 
 
 def pooled(first: Reference, second: Reference) -> Reference:
-    """The reference that the figures behind two references make together."""
+    """Join the figures behind two references to one reference."""
     count = first.count + second.count
     centre = (first.mean * first.count + second.mean * second.count) / count
     squares = sum(
@@ -232,14 +232,13 @@ def pooled(first: Reference, second: Reference) -> Reference:
 
 
 def calibrated_spread(benchmark: Benchmark) -> Spread | None:
-    """The spread of the reference's log epochs within batch sizes: calibrated, or as published."""
+    """Return the calibrated or published spread of the reference's log epochs at a batch size."""
     points = benchmark.rcp.points if benchmark.rcp is not None else ()
     epochs = [calibrated_epochs(benchmark, size) for size in calibrated_sizes(benchmark)]
     return pooled_spread(epochs or [point.epochs for point in points])
 
 
 def calibrated_sizes(benchmark: Benchmark) -> list[int]:
-    """The batch sizes with calibrated runs, smallest first."""
     return sorted({run.batch_size for run in benchmark.reference_runs})
 
 
@@ -251,7 +250,7 @@ def claimed_interval(
     spread: Spread | None,
     step_seconds: float | None,
 ) -> Interval | None:
-    """The interval of a time in a submitter's logs, read off `step_seconds` apart."""
+    """Return the interval of a time in a submitter's logs, read off `step_seconds` apart."""
     if spread is None or not seconds:
         return None
     at_least = spread.at_least(resolution_of(step_seconds=step_seconds, seconds=seconds))

@@ -1,4 +1,4 @@
-"""The rules a set of runs can break, and those that an organiser may waive."""
+"""Find the rules that a set of runs breaks, and name those that an organiser may waive."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ FIXED_STOP_P_VALUE = 0.01
 
 @dataclass(frozen=True)
 class Violation:
-    """A rule the runs break, with the log and line it shows in. The result is then not ranked."""
+    """A rule the runs break, with its log and line. The result is then not ranked."""
 
     code: str
     message: str
@@ -31,7 +31,7 @@ class Violation:
 def find_violations(
     runs: Sequence[Run], benchmark: Benchmark, *, division: str, archive: bool = False
 ) -> list[Violation]:
-    """Rules that a set of runs breaks, on any clock. Runs of an `archive` need not log a seed.
+    """Find the rules that a set of runs breaks, on any clock. An `archive` may omit seeds.
 
     Source: MLPerf training_rules.adoc, "Run Results" and "Random numbers".
     """
@@ -80,7 +80,6 @@ def find_violations(
 
 
 def _without_score(runs: Sequence[Run], benchmark: Benchmark) -> Iterator[Violation]:
-    """Runs whose first evaluation ended after the budget."""
     budget, target = benchmark.reach.budget_seconds, benchmark.target
     for run in runs:
         if budget is None or not run.evaluations:
@@ -99,7 +98,6 @@ ANOTHER_SEED = "a different seed for every run"
 
 
 def find_seedless(runs: Sequence[Run]) -> list[Violation]:
-    """The runs without a seed in their logs."""
     silent = [run.name for run in runs if not _seeds_of(run)]
     return [Violation("no_seed", "no seed in the log", r, "seed", ANOTHER_SEED) for r in silent]
 
@@ -107,9 +105,9 @@ def find_seedless(runs: Sequence[Run]) -> list[Violation]:
 def find_repeated_seeds(
     runs: Sequence[Run], benchmark: Benchmark
 ) -> tuple[list[Violation], list[Violation]]:
-    """Seeds of a run that an earlier one has too: those that break a rule, and those that do not.
+    """Find seeds of a run that an earlier run has too: forbidden ones, and allowed ones.
 
-    Where every rank logs a seed and nothing was asked of them, some are alike by chance.
+    Where every rank logs a seed and the rules ask nothing of them, some are alike by chance.
     """
     found: tuple[list[Violation], list[Violation]] = [], []
     free = any(run.benchmark in SEEDS_MAY_REPEAT for run in runs)
@@ -134,12 +132,12 @@ def _seeds_of(run: Run) -> tuple[int, ...]:
 def first_beyond_floor(
     evaluations: Sequence[Evaluation], benchmark: Benchmark
 ) -> Evaluation | None:
-    """The first evaluation that is better than the data allows, None where none is."""
+    """Return the first evaluation that is better than the data allows."""
     return next((e for e in evaluations if benchmark.target.is_beyond_floor(e.quality)), None)
 
 
 def find_gone_back(run: Run, *, unit: ConvergenceUnit) -> Violation | None:
-    """The last evaluation, if it came after fewer epochs (or samples) than one before it."""
+    """Find a last evaluation that came after fewer epochs (or samples) than one before it."""
     counts = [e.samples if unit == "samples_count" else e.epoch for e in run.evaluations]
     last = counts[-1] if counts else None
     if last is None:
@@ -154,9 +152,9 @@ def find_gone_back(run: Run, *, unit: ConvergenceUnit) -> Violation | None:
 
 
 def _fixed_stop_violations(runs: Sequence[Run], benchmark: Benchmark) -> list[Violation]:
-    """All runs stop at the same step, where their mean quality must beat the target.
+    """Require that all runs stop at the same step, where their mean quality must beat the target.
 
-    Where a range begins with one run, the mean decides alone: one run has no p-value.
+    Where a range begins with one run, only the mean decides, because one run has no p-value.
     Source: modded-nanogpt, rules of the speedrun (one-sided t-test, p < 0.01).
     """
     target = benchmark.target
@@ -194,12 +192,11 @@ def _stop_words(at: Evaluation, benchmark: Benchmark) -> str:
 
 
 def best_quality(evaluations: Sequence[Evaluation], benchmark: Benchmark) -> float:
-    """The best quality of at least one evaluation."""
     return benchmark.target.best(evaluation.quality for evaluation in evaluations)
 
 
-# Rules on how a result is shown to be one. Those on whether it is true are never waived: a copied
-# log, a quality that cannot be, a success without the target, a log that contradicts its claim.
+# Rules on how a result is shown. Rules on whether it is true are never waived: a copied log, an
+# impossible quality, a success without the target, a log that contradicts its claim.
 WaivableRule = Literal[
     "too_few_runs",
     "no_seed",

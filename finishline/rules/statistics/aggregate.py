@@ -1,4 +1,4 @@
-"""The runs of a set as one figure, and how far they scatter."""
+"""Aggregate the runs of a set to one figure, and its scatter."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -13,8 +13,8 @@ LONGEST_SECONDS = 1e12  # No log has so late a time stamp.
 FEWEST_SEALED_RUNS = 3
 FEWEST_RUNS_OF_SPREAD = 10
 NORMAL = NormalDist()
-# The variance of an olympic mean as a multiple of one figure's: of so many normal figures, of which
-# so many are dropped at each end.
+# The variance of an olympic mean as a multiple of one figure's, by the number of normal figures and
+# how many are dropped at each end.
 VARIANCE_OF_MEAN = {(3, 1): 0.449, (4, 1): 0.298, (5, 1): 0.227, (5, 2): 0.287, (10, 1): 0.105}
 
 
@@ -27,10 +27,10 @@ class Interval:
 
 
 def olympic_mean(times: Sequence[float | None], *, dropped: int) -> float | None:
-    """Mean without the `dropped` fastest and slowest runs, or None if too few converged.
+    """Average without the `dropped` fastest and slowest runs. None if too few converged.
 
-    None in `times` is a run that did not converge and counts as slower than every other.
-    Raises RuleError if nothing is left to average.
+    None in `times` is a run that did not converge and counts as the slowest. Raises RuleError if
+    dropping leaves nothing.
     Source: MLPerf training_rules.adoc, "Benchmark results".
     """
     if len(times) <= 2 * dropped:
@@ -43,7 +43,7 @@ def olympic_mean(times: Sequence[float | None], *, dropped: int) -> float | None
 
 
 def olympic_weight(count: int, *, dropped: int) -> int:
-    """Of how many runs the plain mean scatters no less than the olympic mean of `count` runs.
+    """Return of how many runs the plain mean scatters no less than the olympic mean of `count`.
 
     The variance of an olympic mean of normal figures is below sigma^2 / (count - dropped).
     """
@@ -55,7 +55,7 @@ def median_window(times: Sequence[float | None], *, count: int, dropped: int) ->
 
     An invalid window counts as infinite. Of two windows in the middle the slower is taken, because
     the submitter chose how many runs there are. Of equal windows the first. All runs where there
-    are no more than `count`.
+    are at most `count`.
     Source: MLPerf training_rules.adoc, "Benchmark results" (M > N runs).
     """
     windows = [slice(i, i + count) for i in range(len(times) - count + 1)]
@@ -68,18 +68,18 @@ def median_window(times: Sequence[float | None], *, count: int, dropped: int) ->
 
 
 def mean(values: Sequence[float]) -> float:
-    """The arithmetic mean of at least one value."""
+    """Return the arithmetic mean of at least one value."""
     return math.fsum(values) / len(values)
 
 
 def standard_deviation(values: Sequence[float], *, ddof: int) -> float:
-    """The standard deviation of more than `ddof` values."""
+    """Return the standard deviation of more than `ddof` values."""
     centre = mean(values)
     return math.sqrt(math.fsum((v - centre) ** 2 for v in values) / (len(values) - ddof))
 
 
 def coefficient_of_variation_percent(values: Sequence[float]) -> float | None:
-    """Population standard deviation over mean, in percent. None below two values or at mean 0.
+    """Return the population deviation over the mean, in percent. None below two values or at 0.
 
     Source: Verma et al., "Demystifying the MLPerf Training Benchmark Suite" (ddof = 0).
     """
@@ -98,7 +98,7 @@ class Reference:
 
 
 def reference_of(values: Sequence[float]) -> Reference:
-    """The reference that at least two figures make."""
+    """Make a reference of at least two figures."""
     return Reference(mean(values), standard_deviation(values, ddof=1), len(values))
 
 
@@ -110,17 +110,17 @@ class Spread:
     degrees_of_freedom: float
 
     def at_least(self, resolution: float) -> "Spread":
-        """The same, but no run scatters less than the relative step it is read off at."""
+        """Raise the spread to at least the relative step of the readings."""
         return Spread(max(self.stdev, resolution), self.degrees_of_freedom)
 
 
 def dropped_at_each_end(runs: int) -> int:
-    """Number of measured runs that the mean drops at each end: a tenth, at least one."""
+    """Return how many measured runs the mean drops at each end: a tenth, at least one."""
     return max(1, math.floor(runs / 10 + 0.5))
 
 
 def measured_seconds(times: Sequence[float | None]) -> float | None:
-    """The olympic mean of measured runs in seconds, or None below three of them.
+    """Return the olympic mean of measured runs in seconds, or None below three of them.
 
     A run without a time missed the target or ran into its limit: it counts as infinite.
     """
@@ -130,10 +130,10 @@ def measured_seconds(times: Sequence[float | None]) -> float | None:
 
 
 def variance_of_mean(runs: int, *, dropped: int | None = None) -> float | None:
-    """The variance of the olympic mean of so many normal figures, over that of one.
+    """Return the variance of the olympic mean of so many normal figures, over one figure's.
 
     `dropped` are left out at each end, by default as many as of measured runs. None below two runs,
-    and where none is left. It is at most 2 % off from six runs on.
+    and if all are dropped. It is at most 2 % off from six runs on.
     Source: Huber, Robust Statistics, 3.3.
     """
     dropped = dropped_at_each_end(runs) if dropped is None else dropped
@@ -156,10 +156,10 @@ def _log(figure: float) -> float:
 def pooled_spread(
     pools: Iterable[Sequence[float]], *, scale: Callable[[float], float] = _log
 ) -> Spread | None:
-    """The spread of log figures within pools, over all pools. None below ten runs.
+    """Pool the spread of log figures within pools. None below ten runs.
 
     `pools` holds the seconds (or epochs) of the runs that reached the target. A pool of one run
-    does not count. Another `scale` takes the place of the logarithm.
+    does not count. Another `scale` replaces the logarithm.
     """
     squares, runs, groups = 0.0, 0, 0
     for figures in pools:
@@ -175,8 +175,8 @@ def pooled_spread(
 
 
 def resolution_of(*, step_seconds: float | None, seconds: float) -> float:
-    """The least relative spread of a time that is read off at evaluations `step_seconds` apart.
+    """Return the least relative spread of a time read off at evaluations `step_seconds` apart.
 
-    The standard deviation of rounding to a step is step / sqrt(12); 0 where no step is known.
+    The standard deviation of rounding to a step is step / sqrt(12). 0 for an unknown step.
     """
     return 0.0 if not step_seconds or seconds <= 0 else step_seconds / seconds / math.sqrt(12)

@@ -1,4 +1,4 @@
-"""Student's t: distances of means and of two sides, and the score that ranks a run."""
+"""Compute Student's t: distances of means and of two sides, and the score that ranks a run."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -38,9 +38,9 @@ def _scipy_special() -> ModuleType:
     return scipy.special  # type: ignore[no-any-return]
 
 
-@lru_cache(maxsize=4096)  # Welch's degrees of freedom are no whole numbers: without end.
+@lru_cache(maxsize=4096)  # Welch's degrees of freedom are real numbers: without end.
 def t_quantile(probability: float, degrees_of_freedom: float) -> float:
-    """Return the value below which Student's t lies with this probability.
+    """Return the quantile of Student's t at this probability.
 
     Whole degrees of freedom are computed here. Others need SciPy, whose import takes longer than
     the check of some logs. Raises StatisticsMissingError where it isn't installed.
@@ -64,7 +64,7 @@ MOST_WHOLE = 2000
 
 
 def _t_below(t: float, degrees_of_freedom: int) -> float:
-    """Probability that Student's t is below t: a finite sum for whole degrees of freedom.
+    """Return P(Student's t < t): a finite sum for whole degrees of freedom.
 
     Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4.
     """
@@ -84,8 +84,8 @@ class Gap:
     """The first side over the second: log of the ratio, its standard error and its freedom.
 
     `ratio` is below 1 where the first side is less. `p_less` and `p_more` are one-sided. `counted`
-    pairs have another number of degrees of freedom. With a `sign` the figures are qualities: in the
-    place of the log ratio is their difference times the sign, so that less is better.
+    pairs have another number of degrees of freedom. With a `sign` the figures are qualities:
+    instead of the log ratio it has their difference times the sign, so that less is better.
     """
 
     log_ratio: float
@@ -96,16 +96,16 @@ class Gap:
 
     @property
     def difference(self) -> float:
-        """The mean of the first side less that of the second, of qualities."""
+        """Return the mean of the first side less the second's, of qualities."""
         return self.log_ratio * self.sign
 
     @property
     def ratio(self) -> float:
-        """The geometric mean of the first side over that of the second."""
+        """Return the geometric mean of the first side over the second's."""
         return math.exp(min(self.log_ratio, LARGEST_LOG))
 
     def interval(self) -> Interval:
-        """The 95 % interval of the true ratio, or of the difference of qualities."""
+        """Return the 95 % interval of the true ratio, or of the difference of qualities."""
         half = t_quantile(1 - ALPHA / 2, self.degrees_of_freedom) * self.error
         ends = (self.log_ratio - half, self.log_ratio + half)
         if self.sign:
@@ -115,12 +115,10 @@ class Gap:
 
     @property
     def low(self) -> float:
-        """Lower end of the interval."""
         return self.interval().low
 
     @property
     def high(self) -> float:
-        """Upper end of the interval."""
         return self.interval().high
 
     @property
@@ -142,32 +140,31 @@ class Gap:
 
     @property
     def pairs(self) -> int:
-        """Number of pairs of a paired test."""
         return self.counted or round(self.degrees_of_freedom) + 1
 
     @property
     def numbers(self) -> dict[str, float]:
-        """Figures of a paired test, as a reason of a verdict has them."""
+        """Return the figures of a paired test, as a reason of a verdict has them."""
         name = "difference" if self.sign else "ratio"
         names = (name, "low", "high", "p_value", "pairs")
         return {name: float(getattr(self, name)) for name in names}
 
     def over(self, ratio: float) -> "Gap":
-        """The same gap beyond a ratio: its p-values are of that ratio and not of 1."""
+        """Return the gap beyond a ratio: its p-values are of this ratio instead of 1."""
         return replace(self, log_ratio=self.log_ratio - math.log(ratio))
 
     def turned(self) -> "Gap":
-        """The second side over the first."""
+        """Return the second side over the first."""
         return replace(self, log_ratio=-self.log_ratio)
 
 
 def interval_of(
     seconds: float, *, runs: int, spread: Spread | None, dropped: int | None = None
 ) -> Interval | None:
-    """The 95 % interval of the mean of so many runs: seconds * exp(+- t * s * sqrt(c)).
+    """Return the 95 % interval of the mean of so many runs: seconds * exp(+- t * s * sqrt(c)).
 
-    None where no spread is known, for one run alone, and where the bound is a factor above 10^9:
-    evaluations that far apart tell no time.
+    None without a spread, for a single run, and for a bound above a factor of 10^9: evaluations
+    that far apart tell no time.
     """
     share = variance_of_mean(runs, dropped=dropped)
     if spread is None or share is None:
@@ -186,7 +183,7 @@ def lowest_mean(
     freedom: int | None = None,
     quantum: float = 0.0,
 ) -> float:
-    """The least mean, worth `weight` runs, that is not too low for the reference.
+    """Return the least mean, worth `weight` runs, that is not too low for the reference.
 
     mean - t(1 - alpha, freedom) * s * sqrt(1 / n + 1 / weight), by default with `freedom` n - 1. s
     is the reference's deviation, at least that of rounding to steps of `quantum`. A mean within one
@@ -207,10 +204,10 @@ def p_value_of_mean_beyond(
     direction: Literal["higher", "lower"],
     beside: Sequence[float] = (),
 ) -> float | None:
-    """Probability of a sample mean this far beyond `limit` if the true mean is just at it.
+    """Return the probability of a sample mean this far beyond `limit` if the true mean is at it.
 
     Beyond is above for "higher" and below for "lower". None for fewer than two values. The variance
-    is pooled with that of the figures `beside`. Their mean does not enter.
+    is pooled with the variance of the figures `beside`, without their mean.
     Source: Student's one-sided one-sample t-test.
     """
     if len(values) < 2:
@@ -234,10 +231,10 @@ class LogTimes:
 
 
 def log_times(seconds: Sequence[float], *, quantum: float = SHORTEST_SECONDS) -> LogTimes | None:
-    """The runs on the log scale, None if there are none.
+    """Put runs on the log scale, None without runs.
 
-    No run counts as shorter than a millisecond, and no two scatter less than rounding to `quantum`
-    makes them: equal times are close and not infinitely sure.
+    A run counts as at least a millisecond, and two scatter at least by rounding to `quantum`: equal
+    times are close rather than infinitely sure.
     """
     if not seconds:
         return None
@@ -250,7 +247,7 @@ def log_times(seconds: Sequence[float], *, quantum: float = SHORTEST_SECONDS) ->
 
 
 def welch(first: LogTimes | None, second: LogTimes | None) -> Gap | None:
-    """Welch's t-test of two sides. None where one has fewer than two runs.
+    """Apply Welch's t-test to two sides. None where one has fewer than two runs.
 
     Source: Welch (1947), on logarithms, so that the figure tested is a ratio.
     """
@@ -265,16 +262,16 @@ def welch(first: LogTimes | None, second: LogTimes | None) -> Gap | None:
 
 
 def two_sided_p(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Welch's two-sided p-value of figures as they are. None below two on either side."""
+    """Return Welch's two-sided p-value of figures as they are. None below two on either side."""
     gap = welch(*(log_times(each, quantum=0.0) for each in (first, second)))
     return None if gap is None else gap.p_value
 
 
 def paired_gap(pairs: Sequence[tuple[float, float]], *, quantum: float) -> Gap | None:
-    """Distance of two sides that were measured in pairs. None below two pairs.
+    """Return the distance of two sides that were measured in pairs. None below two pairs.
 
-    Figures are read off in steps of `quantum`, and count as at least the lesser of that and 1 ms.
-    The log ratios scatter no less than that rounding makes them: equal readings are not certain.
+    Figures are read off in steps of `quantum`, and count as at least the lesser of it and 1 ms. The
+    log ratios scatter at least by this rounding: equal readings are not certain.
     Source: Student's one-sample t-test on the differences of the logarithms.
     """
     if len(pairs) < 2:
@@ -288,7 +285,7 @@ def paired_gap(pairs: Sequence[tuple[float, float]], *, quantum: float) -> Gap |
 
 
 def gap_of(differences: Sequence[float], *, least: float, sign: float = 0.0) -> Gap | None:
-    """The gap of differences that scatter by at least so much. None below two."""
+    """Return the gap of differences that scatter by at least so much. None below two."""
     if len(differences) < 2:
         return None
     error = max(standard_deviation(differences, ddof=1), least) / math.sqrt(len(differences))
@@ -302,7 +299,7 @@ def gap_to_claim(
     claimed_runs: Sequence[float],
     weight: int,
 ) -> Gap | None:
-    """Distance of replays from the claim's ranked time, a mean worth `weight` runs.
+    """Return the distance of replays from the claim's ranked time, a mean worth `weight` runs.
 
     Student's t-test with the variances pooled, but the variance of `claimed_runs` counts no more
     than the replays': one absurd claimed run, dropped from the mean, must not excuse all others.
@@ -384,9 +381,8 @@ class Ranked(Protocol):
 class Score:
     """The figure that ranks a run. Times are compared by their ratio, qualities by a difference.
 
-    `direction` says which figure is better. No two runs are taken to scatter less than `quantum`,
-    the step in which the figures are read off: a millisecond, or one test item. `unit` is of a
-    quality.
+    `direction` says which figure is better. Runs scatter at least by `quantum`, the step of the
+    readings: a millisecond, or one test item. `unit` is of a quality.
     """
 
     by: Literal["time", "quality"] = "time"
@@ -396,11 +392,11 @@ class Score:
 
     @property
     def better(self) -> str:
-        """The word for the side that is ahead."""
+        """Return the word for the side that is ahead."""
         return "faster" if self.by == "time" else "better"
 
     def more(self, difference: float, digits: int = 3) -> str:
-        """A difference of qualities in words, in percentage points where they are in percent."""
+        """Write a difference of qualities in words, of percent in percentage points."""
         points = " points" if self.unit == "percent" else ""
         side = "more" if difference >= 0 else "less"
         return f"{abs(difference):.{digits}g}{points} {side}"
@@ -413,35 +409,31 @@ class Score:
         return "had no evaluation within the budget"
 
     def figure(self, run: Ranked) -> float | None:
-        """The figure that ranks a run. None for one that missed."""
         return run.seconds if self.by == "time" else run.quality
 
     def cost(self, figure: float) -> float:
-        """A figure on the scale of the tests, where less is better: the log of a time."""
+        """Put a figure on the scale of the tests, where less is better: the log of a time."""
         if self.by == "time":
             return math.log(max(figure, SHORTEST_SECONDS))
         return -figure if self.direction == "higher" else figure
 
     def is_better(self, one: float, other: float) -> bool:
-        """Whether one figure is better than the other."""
         return self.cost(one) < self.cost(other)
 
     def is_near(self, one: float, other: float) -> bool:
-        """Whether a figure is hardly worse than another: by a tenth of a time, a hundredth of a
-        quality.
-        """
+        """Whether a figure is hardly worse: by a tenth of a time, a hundredth of a quality."""
         most = math.log(1.1) if self.by == "time" else abs(other) / 100
         return self.cost(one) - self.cost(other) < most
 
     def without_misses(self, figures: Iterable[float | None]) -> list[float]:
-        """The figures, with the worst of all for each run that missed. Empty if all missed."""
+        """Give each run that missed the worst figure of all. Empty if all missed."""
         given = list(figures)
         found = [each for each in given if each is not None]
         worst = max(found, key=self.cost, default=0.0)
         return [worst if each is None else each for each in given] if found else []
 
     def measured(self, figures: Sequence[float | None]) -> float | None:
-        """The figure of measured runs: the olympic mean of times, the mean of qualities.
+        """Return the figure of measured runs: the olympic mean of times, the mean of qualities.
 
         None below three runs, and if more of them missed than the olympic mean drops.
         """
@@ -453,19 +445,19 @@ class Score:
         return mean(self.without_misses(figures))
 
     def spread(self, pools: Iterable[Sequence[float]]) -> Spread | None:
-        """The spread of one run's figure within pools. None below ten runs."""
+        """Return the spread of one run's figure within pools. None below ten runs."""
         found = pooled_spread(pools, scale=self.cost)
         return found if found is None or self.by == "time" else found.at_least(self.quantum)
 
     def interval(self, figure: float, *, runs: int, spread: Spread | None) -> Interval | None:
-        """The 95 % interval of the mean quality of so many runs. None without a spread."""
+        """Return the 95 % interval of the mean quality of so many runs. None without a spread."""
         if spread is None:
             return None
         half = self.difference(0.0, spread.stdev / math.sqrt(runs), spread.degrees_of_freedom).high
         return Interval(figure - half, figure + half)
 
     def sample(self, figures: Sequence[float]) -> LogTimes | None:
-        """The figures of one side for a test. None if there are none."""
+        """Return the figures of one side for a test. None without figures."""
         if self.by == "time" or not figures:
             return log_times(figures, quantum=self.quantum)
         costs = [self.cost(each) for each in figures]
@@ -476,14 +468,13 @@ class Score:
         )
 
     def gap(self, pairs: Sequence[tuple[float, float]]) -> Gap | None:
-        """Distance of two sides that were measured in pairs. None below two pairs."""
+        """Return the distance of two sides that were measured in pairs. None below two pairs."""
         if self.by == "time":
             return paired_gap(pairs, quantum=self.quantum)
         differences = [self.cost(one) - self.cost(other) for one, other in pairs]
         return gap_of(differences, least=self.quantum, sign=self.cost(1.0))
 
     def difference(self, cost: float, error: float, degrees_of_freedom: float) -> Gap:
-        """A distance of qualities."""
         return Gap(cost, error, degrees_of_freedom, sign=self.cost(1.0))
 
 

@@ -1,4 +1,4 @@
-"""Two programs trained in turn, pair by pair: when the pairs are tested, and which is faster.
+"""Compare two programs trained in turn: when the pairs are tested, and which is faster.
 
 A head-to-head and `finishline compare` have a schedule each.
 """
@@ -21,7 +21,7 @@ MOST_MISSING = 1000
 
 @dataclass(frozen=True)
 class Schedule:
-    """The numbers of pairs after which there is a test, each with the level of p that it needs.
+    """The numbers of pairs with a test, each with its level of p.
 
     With `may_fall_behind` a side that isn't ahead at a test has lost.
     """
@@ -31,13 +31,12 @@ class Schedule:
 
     @property
     def most_pairs(self) -> int:
-        """The pairs after which it ends."""
         return max(self.levels)
 
     def faster(self, gap: Gap, pairs: int) -> Which | None:
-        """Which side the pairs show to be faster, where `gap` is of the first side over the second.
+        """Return the side that the pairs show to be faster, where `gap` is first over second.
 
-        None where there is no test, or no answer.
+        None without a test, or an answer.
         """
         at = min(pairs, self.most_pairs)
         if at not in self.levels:
@@ -48,20 +47,20 @@ class Schedule:
 
 
 def most_missed(pairs: int) -> int:
-    """Runs that a side may miss within so many pairs: 1 of 10, 2 of 20, 3 of 30."""
+    """Return how many runs a side may miss within so many pairs: 1 of 10, 2 of 20, 3 of 30."""
     return 1 if pairs <= 10 else 2 if pairs <= 20 else 3
 
 
 def gap_of_pairs(
     pairs: Sequence[tuple[float | None, float | None]], score: Score = TIME
 ) -> Gap | None:
-    """The gap of two sides' figures: a run that missed the target gets the worst figure of all."""
+    """Return the gap of two sides' figures: a run that missed the target gets the worst figure."""
     figures = score.without_misses([figure for pair in pairs for figure in pair])
     return score.gap(list(zip(figures[::2], figures[1::2], strict=True)))
 
 
 def compare_schedule(most_pairs: int) -> Schedule:
-    """A test after each pair from the fourth on, which either side may pass.
+    """Plan a test after each pair from the fourth on, which either side may pass.
 
     The level after k of K pairs is 1 - Phi(C (K / k)^0.4).
     """
@@ -70,7 +69,7 @@ def compare_schedule(most_pairs: int) -> Schedule:
 
 
 def _level(left: float) -> float:
-    """The upper tail of the normal distribution at the boundary."""
+    """Return the upper tail of the normal distribution at the boundary."""
     return math.erfc(BOUNDARY * left**BOUNDARY_POWER / math.sqrt(2)) / 2
 
 
@@ -91,7 +90,7 @@ class Comparison:
 
     @property
     def pairs_missing(self) -> int | None:
-        """Pairs that would tell the two apart if the difference stays. None for over a thousand."""
+        """Return how many more pairs would tell the two apart, at most a thousand."""
         if self.gap is None or self.faster is not None:
             return None
         spread = self.gap.error * math.sqrt(self.pairs)

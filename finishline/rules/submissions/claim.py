@@ -1,4 +1,4 @@
-"""The JSON that describes a submission: submitter, runs, system, settings and training."""
+"""Read the JSON of a submission: submitter, runs, system, settings and training."""
 
 import math
 import re
@@ -42,7 +42,7 @@ MOST_SECONDS = 1e12
 
 @dataclass(frozen=True)
 class Tuning:
-    """The search that found the settings: trainings tried, and the seconds they took together."""
+    """The search for the settings: number of trainings, and their seconds together."""
 
     trials: Annotated[int, Ge(0), Le(MOST_TRIALS)]
     seconds: Annotated[float, Ge(0), Le(MOST_SECONDS)]
@@ -73,11 +73,11 @@ class Cloud:
 
 @dataclass(frozen=True)
 class System:
-    """The hardware and software a run was made on. Absent figures are None.
+    """The hardware and software of a run. Absent figures are None.
 
-    `hardware_class` names machines with comparable times. `price_usd_per_hour` is the price of the
-    whole system as its submitter states it, `price_source` where it can be looked up.
-    `availability` is an archive's word for whether the system can be bought or rented.
+    `hardware_class` names machines with comparable times. `price_usd_per_hour` is the stated price
+    of the whole system, `price_source` where you can look it up. `availability` is an archive's
+    word for whether you can buy or rent the system.
     """
 
     name: Text
@@ -100,11 +100,11 @@ class Claim:
 
     `run_files` names the run logs in order. `dawnbench` keeps the original entry. `organisation`,
     `submitted_on` and `scaling_factor` (of scaling.json) belong to a result that was published
-    elsewhere. A claim of `kind` "inference" has no runs: it is about the time a trained model takes
-    for one item. `precision` is the narrowest floating type that a matmul or convolution touches,
-    as the submitter states it. `package` is the SHA-256 of a code submission, which has no runs
-    before its measurement. With `deterministic`, equal seeds and data give equal predictions.
-    `factors` has the names of its ideas that can be switched off.
+    elsewhere. A claim of `kind` "inference" is about a model's time for one item, without runs.
+    `precision` is the narrowest floating type of a matmul or convolution, as stated. `package` is
+    the SHA-256 of a code submission, which has no runs before its measurement. With
+    `deterministic`, equal seeds and data give equal predictions. `factors` names its ideas that can
+    be switched off.
     """
 
     benchmark_id: str
@@ -130,9 +130,9 @@ class Claim:
 
 
 def read_json_object(content: bytes, *, file: str) -> dict[str, Any]:
-    """A JSON object of at most 256 KiB. Raises RuleError naming the file, and the line or key.
+    """Read a JSON object of at most 256 KiB. Raises RuleError naming the file, and the line or key.
 
-    A key that is there twice is refused: readers differ in which of the two they believe.
+    A repeated key is refused, because readers differ in which of the two they believe.
     """
     if len(content) > CLAIM_LIMIT_BYTES:
         expected = f"at most {CLAIM_LIMIT_BYTES} bytes"
@@ -153,7 +153,7 @@ def read_json_object(content: bytes, *, file: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ClaimTable:
-    """A submission's JSON. Its settings are checked by those of its benchmark."""
+    """A submission's JSON. Its settings are checked by its benchmark."""
 
     benchmark: Text
     division: Text
@@ -181,7 +181,7 @@ class PublishedTable(ClaimTable):
 def read_claim(
     content: bytes, *, file: str, benchmarks: Mapping[str, Benchmark], archive: bool = False
 ) -> Claim:
-    """The claim in a submission's JSON. Raises a RuleError of each field that is wrong.
+    """Read the claim in a submission's JSON. Raises a RuleError of each wrong field.
 
     Checks the benchmark, its divisions and the hyperparameters a division may set. Only a claim
     from an `archive` may name the owner, the day and the scaling factor of its result.
@@ -213,7 +213,7 @@ def read_claim(
 def _contradictions(
     values: Mapping[str, Any], table: Mapping[str, Any], benchmark: Benchmark, *, file: str
 ) -> Iterator[RuleError]:
-    """Fields of a claim that contradict each other or the benchmark."""
+    """Find fields of a claim that contradict each other or the benchmark."""
     wrong, system = partial(ClaimError, file=file), values["system"]
     if system.price_usd_per_hour is not None and system.price_source is None:
         expected = "a page that shows the price"
@@ -249,7 +249,7 @@ def _contradictions(
 def _find_benchmark(
     table: Mapping[str, Any], benchmarks: Mapping[str, Benchmark], *, file: str
 ) -> Benchmark:
-    """The benchmark of a claim, which has its division. Raises ClaimError."""
+    """Find the benchmark of a claim, with its division. Raises ClaimError."""
     name, division = table.get("benchmark"), table.get("division")
     wrong, known = partial(ClaimError, file=file), " or ".join(sorted(benchmarks))
     if not isinstance(name, str):
@@ -285,9 +285,9 @@ def read_settings(
     file: str,
     of_reference: bool = False,
 ) -> dict[str, float]:
-    """Read the settings a division may have. Raises a RuleError of each that it may not.
+    """Read the settings a division may have. Raises a RuleError of each forbidden setting.
 
-    Names are as long as in a log, and as many. Those `of_reference` are the reference's own.
+    Names are as long as in a log, and as many. `of_reference` allows only the reference's own.
     """
     problems: list[RuleError] = []
     values: dict[str, float] = {}
@@ -322,7 +322,7 @@ def read_settings(
 
 
 def reference_of(benchmark: Benchmark) -> ReplayPolicy:
-    """Replay policy with the reference's training. Raises RuleError if there is none."""
+    """Return the replay policy with the reference's training. Raises RuleError without one."""
     if benchmark.replay is None:
         file, expected = f"{benchmark.benchmark_id}.toml", "a benchmark with a [replay] table"
         message = f"{benchmark.title} has no reference training"
@@ -331,7 +331,7 @@ def reference_of(benchmark: Benchmark) -> ReplayPolicy:
 
 
 def check_precision(benchmark: Benchmark, name: str | None) -> PrecisionName | None:
-    """Return the precision of that name. Raises RuleError unless the reference offers it."""
+    """Return the precision of this name. Raises RuleError unless the reference offers it."""
     offered = reference_of(benchmark).precisions
     found = next((each for each in offered if each == name), None)
     if name is not None and found is None:
@@ -342,7 +342,7 @@ def check_precision(benchmark: Benchmark, name: str | None) -> PrecisionName | N
 
 
 def trained_settings(benchmark: Benchmark, claim: Claim) -> dict[str, float]:
-    """The settings of a claim as they are trained and compared: to three significant digits.
+    """Round a claim's settings as they are trained and compared: to three significant digits.
 
     Whole numbers, such as a batch size, and the reference's own values stay exact.
     """

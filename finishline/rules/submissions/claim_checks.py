@@ -1,4 +1,4 @@
-"""Contradictions in a submission, found before anything is trained again."""
+"""Find contradictions in a submission before anything is trained again."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,14 +16,14 @@ from finishline.rules.submissions.claim import Claim
 
 # Curves with fewer evaluations may agree by chance.
 FEWEST_EVALUATIONS = 4
-# No count of epochs is near these.
+# Real counts of epochs are far from these.
 FEWEST_EPOCHS, MOST_EPOCHS = 1e-6, 1e9
 DAY_MS = 86_400_000
 LEAST_SHARE = 0.9
 
 
 def check_claim(claim: Claim, runs: Sequence[Run], benchmark: Benchmark) -> list[Violation]:
-    """Every rule that claim and logs break together, each with its log, line and field."""
+    """Find every rule that claim and logs break together, each with its log, line and field."""
     return [
         *check_same_logs(runs),
         *(found for run in runs for found in _check_run(run, claim, benchmark)),
@@ -32,7 +32,7 @@ def check_claim(claim: Claim, runs: Sequence[Run], benchmark: Benchmark) -> list
 
 
 def _check_run(run: Run, claim: Claim, benchmark: Benchmark) -> Iterator[Violation]:
-    """Contradictions of one log with itself and with the claim."""
+    """Find contradictions of one log with itself and with the claim."""
     yield from _check_order(run)
     is_counted = benchmark.clock.name == "dawnbench" and run.clock == "mlperf"
     has_ledger = any(evaluation.ledger is not None for evaluation in run.evaluations)
@@ -56,7 +56,7 @@ def _check_run(run: Run, claim: Claim, benchmark: Benchmark) -> Iterator[Violati
 
 
 def _check_order(run: Run) -> Iterator[Violation]:
-    """Epochs and samples never fall: where they go back, another run begins."""
+    """Require that epochs and samples never fall: where they go back, another run begins."""
     for name, key in (("epoch", "epoch_num"), ("samples", "samples_count")):
         for one, other in pairwise(run.evaluations):
             first, second = getattr(one, name), getattr(other, name)
@@ -70,7 +70,7 @@ def _check_order(run: Run) -> Iterator[Violation]:
 def _check_batch_sizes(
     claim: Claim, runs: Sequence[Run], benchmark: Benchmark
 ) -> Iterator[Violation]:
-    """Without a claimed batch size the logs of a set have one."""
+    """Require one batch size in a set's logs if the claim omits it."""
     first = next((run for run in runs if run.batch_size is not None), None)
     is_claimed = "batch_size" in benchmark.defaults() | dict(claim.hyperparameters)
     if first is None or is_claimed:
@@ -83,7 +83,7 @@ def _check_batch_sizes(
 
 
 def check_headers(claim: Claim, runs: Sequence[Run], benchmark: Benchmark) -> Iterator[Violation]:
-    """Logs of another division or batch size than the claim's, also in an archive."""
+    """Find logs of another division or batch size than the claim's, also in an archive."""
     batch_size = (benchmark.defaults() | dict(claim.hyperparameters)).get("batch_size")
     for run in runs:
         if run.division not in (None, claim.division):
@@ -97,7 +97,7 @@ def check_headers(claim: Claim, runs: Sequence[Run], benchmark: Benchmark) -> It
 
 
 def check_same_logs(runs: Sequence[Run]) -> list[Violation]:
-    """Logs of one training under several names: curve and timing are the same.
+    """Find logs of one training under several names: curve and timing are the same.
 
     Seed, names and the moment of the start may differ. Two trainings never agree in the
     milliseconds of several evaluations. Equal seeds are reported elsewhere.
@@ -131,7 +131,7 @@ def check_figures(run: Run, benchmark: Benchmark) -> list[Violation]:
 
 
 def check_published_run(run: Run, benchmark: Benchmark) -> list[Violation]:
-    """An impossible quality of a published log, and an end that is behind its middle."""
+    """Find an impossible quality of a published log, and an end that is behind its middle."""
     found = list(islice(_impossible_qualities(run, benchmark), 1))
     if run.clock == "mlperf" and not benchmark.target.offline:
         gone_back = find_gone_back(run, unit=benchmark.convergence_unit)
@@ -162,7 +162,7 @@ def _impossible_epochs(run: Run) -> Iterator[Violation]:
 
 
 def _impossible_start(run: Run) -> Iterator[Violation]:
-    """A start long before logs of MLPerf existed, or more than a day ahead."""
+    """Find a start long before logs of MLPerf existed, or more than a day ahead."""
     if run.start_ms is None:
         return
     start_ms = run.start_ms - 1000 * (run.preparation_seconds or 0.0)
@@ -174,7 +174,7 @@ def _impossible_start(run: Run) -> Iterator[Violation]:
 def check_times(
     runs: Sequence[Run], scores: Sequence[RunScore], benchmark: Benchmark
 ) -> list[Violation]:
-    """Times to the target, as they are scored, that no training has."""
+    """Find times to the target, as scored, that are too short for a training."""
     found = []
     for run, score in zip(runs, scores, strict=True):
         if score.tta_seconds is None or score.tta_seconds >= SHORTEST_SECONDS:
@@ -189,9 +189,9 @@ def check_times(
 
 
 def find_cut_off(scored: Iterable[tuple[Run, RunScore]]) -> list[LogFormatError]:
-    """A remark for each log of MLPerf's that has a run_start and no run_stop.
+    """Remark on each log of MLPerf's that has a run_start but no run_stop.
 
-    It counts as far as it goes (rules.tta), so the fault is reported and nothing refused.
+    It counts as far as it goes (rules.tta), so the fault is only reported.
     """
     reached = "its time is that of the evaluation that reached the target"
     missed = "its run counts as one that did not reach the target"
@@ -208,7 +208,7 @@ def find_cut_off(scored: Iterable[tuple[Run, RunScore]]) -> list[LogFormatError]
 
 
 def find_shared(runs: Iterable[Run]) -> list[LogFormatError]:
-    """Remark on each run that had less than nine tenths of its processor. No rule is broken."""
+    """Remark on each run with less than nine tenths of its processor. It breaks no rule."""
     return [
         LogFormatError(
             f"the training had {run.processor_share:.0%} of its processor, as other programs were "

@@ -1,4 +1,4 @@
-"""System descriptions of MLPerf: `ORG/systems/SYSTEM.json`, and `entry.json` in v0.5."""
+"""Read MLPerf's system descriptions: `ORG/systems/SYSTEM.json`, and `entry.json` in v0.5."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ STATUSES = (
     "Research, Development, or Internal (RDI)",
     "Preview",
 )
-# Words that are known in any case: those of the rules first, then those of earlier rounds.
+# Words in any case: the rules' first, then the words of earlier rounds.
 WORDS = {
     "division": (*DIVISIONS, "close"),
     "status": (
@@ -53,7 +53,7 @@ class SystemDescription:
     """A system as its submitter describes it. Absent, empty and "N/A" fields are None.
 
     `fields` has every field of the file that has a value, as text and under its own name.
-    `problems` lists what is missing or wrong. Each has a `code`.
+    `problems` lists missing and wrong fields. Each has a `code`.
     """
 
     division: str | None
@@ -71,17 +71,16 @@ class SystemDescription:
 
     @property
     def accelerators(self) -> int | None:
-        """Number of accelerators in all nodes."""
         if self.number_of_nodes is None or self.accelerators_per_node is None:
             return None
         return self.number_of_nodes * self.accelerators_per_node
 
 
 def read_system(content: bytes, *, file: str) -> SystemDescription:
-    """The system in a description file.
+    """Read the system in a description file.
 
     Lenient where published files are: numbers as text and text as numbers, empty fields, unknown
-    ones. Raises RuleError only if it is no JSON object or too large. Everything else is in
+    ones. Raises RuleError only if it is not a JSON object or too large. Everything else is in
     `problems`.
     Source: MLPerf submission_rules.adoc, "System description". mlperf-logging, system_desc_checker.
     """
@@ -99,7 +98,7 @@ def _problem(file: str, code: str, field: str | None, message: str, expected: st
 
 
 def read_system_table(table: Mapping[str, Any], *, file: str) -> SystemDescription:
-    """The system in a table that was read from a file of another form. As lenient."""
+    """Read the system in a table from a file of another form, as leniently."""
     problem = partial(_problem, file)
     problems = [
         problem("missing_field", name, "missing", "every field of the template")
@@ -170,11 +169,11 @@ _SLICE = re.compile(r".*-([0-9]{1,6})")
 
 
 def read_entry_system(content: bytes, *, file: str) -> SystemDescription:
-    """The system in an entry.json, as later rounds describe one.
+    """Read the system in an entry.json, as later rounds describe one.
 
-    Nodes of several kinds are added up. Fields they do not share are None. A "tpuv3-512" has its
-    512 accelerators in all nodes together, anything else so many in each. Raises RuleError only if
-    it is no JSON object or too large. Other problems are in `problems`.
+    Nodes of several kinds are added up, and fields that differ are None. A "tpuv3-512" has its 512
+    accelerators in all nodes together, anything else so many in each. Raises RuleError only if it
+    is not a JSON object or too large. Other problems are in `problems`.
     Source: MLPerf submission rules of v0.5, "System description". The entries of that round.
     """
     table = parse_json_object(content, file=file)
@@ -198,7 +197,7 @@ def read_entry_system(content: bytes, *, file: str) -> SystemDescription:
 
 
 def _in_later_names(table: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The entry in the names of later rounds. Missing counts are absent."""
+    """Put the entry in the names of later rounds. Missing counts are absent."""
     total = _total([_count(node.get("num_nodes")) for node in nodes])
     accelerators = _total([_accelerators(node) for node in nodes])
     cpu, memory = _text(_shared(nodes, "cpu")), _shared(nodes, "sys_mem_size")
@@ -223,7 +222,6 @@ def _in_later_names(table: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]
 
 
 def _accelerators(node: Mapping[str, Any]) -> int | None:
-    """The accelerators of all nodes of a kind."""
     count, nodes = _count(node.get("num_accelerators")), _count(node.get("num_nodes"))
     if count is None or nodes is None:
         return None
@@ -232,13 +230,12 @@ def _accelerators(node: Mapping[str, Any]) -> int | None:
 
 
 def _shared(nodes: Sequence[Mapping[str, Any]], name: str) -> Any:
-    """The value that all nodes share, or None."""
     values = [node.get(name) for node in nodes]
     return values[0] if values and all(value == values[0] for value in values) else None
 
 
 def _count(value: Any) -> int | None:
-    """A count, as a number or a text. None for anything else, such as "NA" or -1."""
+    """Read a count from a number or a text. None for anything else, such as "NA" or -1."""
     text = _text(value).strip()
     return int(text) if re.fullmatch(r"[0-9]{1,7}", text) else None
 

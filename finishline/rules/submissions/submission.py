@@ -36,10 +36,7 @@ from finishline.rules.text import did_you_mean, shown
 
 @dataclass(frozen=True)
 class ScoredSubmission:
-    """A submission that was read and scored: its claim, its runs in order, its result.
-
-    One of inference has no runs.
-    """
+    """A parsed and scored submission: its claim, its runs in order (if any), and its result."""
 
     claim: Claim
     runs: tuple[Run, ...]
@@ -47,7 +44,6 @@ class ScoredSubmission:
 
     @property
     def scored_runs(self) -> list[tuple[Run, RunScore]]:
-        """Each run with its score."""
         if isinstance(self.result, InferenceResult):
             return []
         return list(zip(self.runs, self.result.runs, strict=True))
@@ -65,14 +61,12 @@ def score_submission(
 ) -> ScoredSubmission:
     """Read, check and score a submission. Raises a RuleError that lists every problem.
 
-    `claim_json` is Finishline's own JSON or a DAWNBench entry, which names no benchmark: then
-    `benchmark_id` must. `logs` holds the run logs by file name, and nothing else. An inference
-    entry has none.
+    `claim_json` is Finishline's own JSON or a DAWNBench entry, which needs a `benchmark_id`. `logs`
+    holds exactly the run logs by file name. An inference entry has none.
 
-    A submission from an `archive` is not refused for the rules it breaks: they are violations of
-    its result, which is then not ranked. A run may end before its first evaluation there: it did
-    not reach the target. Unreadable input is refused all the same.
-
+    Broken rules of an `archive` are violations of its result, which is then not ranked. There a run
+    may end before its first evaluation: it did not reach the target. Unreadable input is refused
+    all the same.
     """
     if is_dawnbench(claim_json, file=file):
         claim, entry = _read_dawnbench(
@@ -131,7 +125,7 @@ def _read_dawnbench(
     division: str | None,
     archive: bool,
 ) -> tuple[Claim, DawnbenchEntry]:
-    """An entry and the claim it makes. One of inference states a latency and has no log."""
+    """Read an entry and its claim. An inference entry states a latency and has no log."""
     wrong = partial(ClaimError, file=file)
     division = division or "open"
     benchmark = benchmarks.get(benchmark_id or "")
@@ -184,7 +178,6 @@ def _read_dawnbench(
 
 
 def _refuse(violations: Sequence[Violation], *, file: str) -> None:
-    """Raise an error of all violations, if there are any."""
     problems: list[RuleError] = []
     for violation in violations:
         kind = ClaimError if violation.file is None else LogFormatError

@@ -1,8 +1,8 @@
-"""`training.toml`: the name, module, environment, licence and factors of a training package.
+"""Read `training.toml`: name, module, environment, licence and factors of a code submission.
 
 The name of an environment, such as `numpy-2.4` or `torch-2.13-cpu`, has a family, its version, and
-for torch the device it was built for. One that ends in `-gcc` has a C++ compiler too. A worker
-offers those that are installed on it.
+for torch the device it was built for. A name ending in `-gcc` has a C++ compiler too. A worker
+offers its installed environments.
 """
 
 import re
@@ -27,11 +27,11 @@ Parent = Annotated[Text, like("sha256:[0-9a-f]{64}", "sha256: and 64 hex digits"
 
 
 class PackageError(RuleError):
-    """A training package breaks a rule."""
+    """A code submission breaks a rule."""
 
 
 class Manifest(BaseModel):
-    """A package's manifest. `factors` are ideas that can be switched off, with their words."""
+    """A code submission's manifest. `factors` are ideas that can be switched off, with words."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
@@ -80,7 +80,7 @@ COMPILING = "torch-2.13-cpu-gcc"
 
 
 def family_of(environment: str) -> Family | None:
-    """The family of an environment by its name, or None if it names none."""
+    """Return the family of an environment by its name, if it is known."""
     match = NAME.fullmatch(environment)
     return FAMILIES.get(match["family"]) if match is not None else None
 

@@ -1,7 +1,7 @@
-"""A benchmark of an organiser's own: its definition, task, data and reference in one folder.
+"""Check an organiser's benchmark: its definition, task, data and reference in one folder.
 
-`[trainings.files]` of `benchmark.toml` pins every other file. The same checks are made at home and
-by the server that the folder is added to. Neither runs any of its code.
+`[trainings.files]` of `benchmark.toml` pins every other file. The command and the server make the
+same checks, without running its code.
 """
 
 import ast
@@ -34,7 +34,7 @@ _ID = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 
 @dataclass(frozen=True)
 class OwnBenchmark:
-    """A folder that breaks no rule: its definition, the definition's text, and its other files."""
+    """A correct folder: its definition, the definition's text, and its other files."""
 
     benchmark: Benchmark
     content: bytes
@@ -44,9 +44,9 @@ class OwnBenchmark:
 def read_own_benchmark(
     files: Mapping[str, bytes],
 ) -> tuple[OwnBenchmark | None, list[RuleError]]:
-    """The benchmark that these files are, or None with every problem: file, line, field, expected.
+    """Read the benchmark in these files, or None with every problem: file, line, field, expected.
 
-    `files` are the definition and those that it pins.
+    `files` are the definition and its pinned files.
     """
     problems: list[RuleError] = []
     if len(files) > MOST_FILES:
@@ -81,13 +81,13 @@ def belongs(name: str) -> bool:
 
 
 def id_in(content: bytes) -> str:
-    """The id in a definition, empty where it cannot be read."""
+    """Return the id in a definition, empty if it is unreadable."""
     found = _table(content).get("id")
     return found if isinstance(found, str) else ""
 
 
 def pinned_in(content: bytes) -> frozenset[str]:
-    """Names in `[trainings.files]` of a definition, none where it cannot be read."""
+    """Return the names in `[trainings.files]` of a definition, empty if it is unreadable."""
     trainings = _table(content).get("trainings")
     files = trainings.get("files") if isinstance(trainings, dict) else None
     return frozenset(files) if isinstance(files, dict) else frozenset()
@@ -121,7 +121,7 @@ def _definition(files: Mapping[str, bytes], problems: list[RuleError]) -> Benchm
 
 
 def _suits(benchmark: Benchmark, content: bytes) -> Iterator[RuleError]:
-    """Refuse a definition that needs code of the server's: its reference is a package."""
+    """Refuse a definition that needs code of the server: its reference is a code submission."""
     if benchmark.trainings is None:
         yield BenchmarkError("missing", file=FILE, field="trainings", expected="a table")
     if benchmark.replay is not None:
@@ -131,7 +131,7 @@ def _suits(benchmark: Benchmark, content: bytes) -> Iterator[RuleError]:
 
 
 def wrong_hashes(pinned: Mapping[str, str], files: Mapping[str, bytes]) -> Iterator[RuleError]:
-    """Pinned files that are missing or have another SHA-256."""
+    """Yield pinned files that are missing or have another SHA-256."""
     for name, expected in sorted(pinned.items()):
         if name not in files:
             yield BenchmarkError("missing", file=name, field=FILES_FIELD, expected="this file")
@@ -163,7 +163,7 @@ def _task(files: Mapping[str, bytes], benchmark: Benchmark | None) -> Iterator[R
 
 
 def _reference(files: Mapping[str, bytes], benchmark_id: str) -> Iterator[RuleError]:
-    """Check the reference as any package, with its folder before the names of its files."""
+    """Check the reference as code, with its folder before the names of its files."""
     package = {
         name.removeprefix(REFERENCE): content
         for name, content in files.items()
@@ -176,7 +176,7 @@ def _reference(files: Mapping[str, bytes], benchmark_id: str) -> Iterator[RuleEr
 
 
 def with_hashes(content: bytes, files: Mapping[str, bytes]) -> bytes:
-    """A definition's text with the SHA-256 of these files as its `[trainings.files]`."""
+    """Write the SHA-256 of these files into a definition as its `[trainings.files]`."""
     lines = content.decode().splitlines()
     header = f"[{FILES_FIELD}]"
     start = next((at for at, line in enumerate(lines) if line.strip() == header), None)
@@ -213,27 +213,24 @@ class ReferenceRuns:
 
     @property
     def mean_seconds(self) -> float:
-        """Mean time to the target."""
         return fmean(self.seconds)
 
     @property
     def cv_percent(self) -> float | None:
-        """Standard deviation over mean of the times, None for one run."""
+        """Return the deviation over the mean of the times, in percent, None for one run."""
         return 100 * stdev(self.seconds) / self.mean_seconds if len(self.seconds) > 1 else None
 
     @property
     def evaluation_share(self) -> float:
-        """Share of the time that evaluations took, 0 to 1."""
+        """Return the share of the time that evaluations took, 0 to 1."""
         return sum(self.evaluation_seconds) / sum(self.seconds)
 
     @property
     def mean_halves(self) -> tuple[float, float]:
-        """Mean quality on the first half and on the second."""
         first, second = zip(*self.halves, strict=True)
         return fmean(first), fmean(second)
 
     def figures(self) -> dict[str, float | None]:
-        """The figures for programs."""
         first, second = self.mean_halves
         return {
             "mean_seconds": self.mean_seconds,
@@ -245,7 +242,7 @@ class ReferenceRuns:
 
 
 def advice(benchmark: Benchmark, runs: ReferenceRuns, *, prediction_items: int) -> Iterator[str]:
-    """Sentences on what to change before the benchmark ranks anybody."""
+    """Advise what to change before the benchmark ranks anybody."""
     policy = benchmark.trainings
     if policy is None:
         return

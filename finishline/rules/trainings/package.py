@@ -1,4 +1,4 @@
-"""A training package: its files, its hash, and every problem found without running it."""
+"""Read a code submission: its files, its hash, and every problem found without running it."""
 
 import ast
 import hashlib
@@ -36,10 +36,10 @@ LONGEST_NAME = 100
 SUFFIXES = (".py", ".toml", ".md", ".txt")
 FUNCTIONS = {"prepare": ("task",), "train": ("prepared", "data", "seed")}
 _NAME = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*")
-# Also of a package whose environment has a compiler.
+# Also of code whose environment has a compiler.
 COMPILED_SUFFIXES = (".cpp", ".h")
 # Of C++: comments and white space, then raw strings, strings and characters, numbers, and the rest.
-# One without an end goes on to that of the file, so that no other search begins within it.
+# An open one extends to the end of the file, so that no other search begins in it.
 _CPP = re.compile(
     rb"(?P<layout>//[^\n]*|/\*.*?(?:\*/|\Z)|\s+|\\\r?\n)"
     rb"|(?:u8|[uUL])?R\"(?P<mark>[^()\s\\]{0,16})\(.*?(?:\)(?P=mark)\"|\Z)"
@@ -50,9 +50,9 @@ _CPP = re.compile(
 
 @dataclass(frozen=True)
 class Package:
-    """A package that breaks no rule that can be checked without a server.
+    """Code that keeps every rule that can be checked without a server.
 
-    Packages of one `program_sha256` are the same program.
+    One `program_sha256` means one program.
     """
 
     manifest: Manifest
@@ -61,18 +61,17 @@ class Package:
 
     @property
     def sha256(self) -> str:
-        """Hash over the sorted (name, size, SHA-256) of the files, in hex."""
+        """Hash the sorted (name, size, SHA-256) of the files, in hex."""
         return sha256_of(package_index(self.files))
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all files."""
         return sum(map(len, self.files.values()))
 
 
 @dataclass(frozen=True)
 class Source:
-    """A Python file as it was parsed: a problem if it has one, and its tree if Python reads it."""
+    """A parsed Python file: a problem if it has one, and its tree if Python reads it."""
 
     problem: RuleError | None
     tree: ast.Module | None = None
@@ -81,12 +80,12 @@ class Source:
 
 
 def is_left_out(name: str) -> bool:
-    """Whether a file or folder that tools leave beside code is no part of a package."""
+    """Whether tools leave this file or folder near code, so that it is left out."""
     return name.startswith(".") or name == "__pycache__"
 
 
 def package_index(files: Mapping[str, bytes]) -> list[list[str | int]]:
-    """Name, size in bytes and SHA-256 of each file, by name: a package's hash is over this."""
+    """Return name, size in bytes and SHA-256 of each file, by name, for the hash of the code."""
     return [
         [name, len(content), hashlib.sha256(content).hexdigest()]
         for name, content in sorted(files.items())
@@ -96,7 +95,7 @@ def package_index(files: Mapping[str, bytes]) -> list[list[str | int]]:
 def read_package(
     files: Mapping[str, bytes], *, benchmarks: Iterable[str] | None
 ) -> tuple[Package | None, list[RuleError]]:
-    """The package that these files are, or None with every problem, each with file and line.
+    """Read the code in these files, or None with every problem, each with file and line.
 
     Without `benchmarks` it may name any.
     """
@@ -199,7 +198,7 @@ def _manifest_problems(
         yield wrong("no such module", field="module", expected=f"a file {path}.py")
         return
     yield from _functions(file, sources[file].tree)
-    # A factor that no file names as a string cannot be switched off.
+    # A factor must be a string in a file, or it can't be switched off.
     texts = {text for source in sources.values() for text in source.texts}
     for name in manifest.factors or {}:
         if name not in texts:
@@ -208,7 +207,7 @@ def _manifest_problems(
 
 
 def _functions(file: str, tree: ast.Module | None) -> Iterator[RuleError]:
-    """`prepare` and `train` must stand at the top of the module, or be imported or assigned."""
+    """Require `prepare` and `train` at the top of the module, defined, imported or assigned."""
     if tree is None:
         return  # Already reported with the file.
     bound = set(_bound_names(tree))
@@ -238,7 +237,6 @@ def _bound_names(tree: ast.Module) -> Iterator[str]:
 
 
 def parse_files(files: Mapping[str, bytes]) -> dict[str, Source]:
-    """Parse each Python file once, by name."""
     return {
         name: parse_source(name, content)
         for name, content in sorted(files.items())
@@ -247,7 +245,7 @@ def parse_files(files: Mapping[str, bytes]) -> dict[str, Source]:
 
 
 def parse_source(name: str, content: bytes) -> Source:
-    """Parse a Python file, and note what it imports and its strings."""
+    """Parse a Python file, and note its imports and strings."""
     wrong = partial(PackageError, file=name)
     try:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
@@ -272,7 +270,7 @@ def parse_source(name: str, content: bytes) -> Source:
 
 
 def python_problems(sources: Mapping[str, Source], family: Family | None) -> Iterator[RuleError]:
-    """Problems of the Python files: syntax, names, imports that are neither known nor own."""
+    """Find problems of the Python files: syntax, names, imports that are neither known nor own."""
     installed = set(sys.stdlib_module_names) | set(family.imports if family else ())
     modules = {name: name.split("/")[0].removesuffix(".py") for name in sources}
     known = installed.union(modules.values())
@@ -296,11 +294,11 @@ def python_problems(sources: Mapping[str, Source], family: Family | None) -> Ite
 def program_sha256(
     manifest: Manifest, files: Mapping[str, bytes], sources: Mapping[str, Source]
 ) -> str:
-    """Hash over the program of a package, in hex. `sources` are its Python files, parsed.
+    """Hash the program of a code submission, in hex. `sources` are its Python files, parsed.
 
-    Comments, docstrings, layout and the file's own names of locals, functions and constants do not
-    change it, and neither do texts for readers (`.md`), title, licence, parent, precision and words
-    of factors. Another name of a file does.
+    The hash ignores comments, docstrings, layout, a file's own names of locals, functions and
+    constants, texts for readers (`.md`), title, licence, parent, precision and words of factors. It
+    covers the names of files.
     """
     runs = [manifest.benchmark, manifest.module, manifest.environment]
     trees = {name: each.tree for name, each in sources.items() if each.tree is not None}

@@ -1,11 +1,11 @@
-"""Normal form of Python files: programs that differ only in names of their own have one hash.
+"""Normalise Python files: programs that differ only in their own names have one hash.
 
-A name of its own is replaced by a number, in the order in which a file mentions them: names bound
-at the top of the file together, and those bound inside a function or class there by themselves. A
-name that something else may look up stays as written: attributes, builtins, names in the body of a
-class, names that a text or another file mentions, and keywords of a call that may mean any
-function. For example, `partial(f, rate=1)` keeps `rate`.
-A package with `getattr`, `exec` or the like may look up any name, and keeps its docstrings too.
+An own name is replaced by a number, in the order in which a file mentions them: names bound at the
+top of the file together, and names bound inside a function or class separately there. A name that
+something else may look up stays as written: attributes, builtins, names in the body of a class,
+names that a text or another file mentions, and keywords of a call that may mean any function. For
+example, `partial(f, rate=1)` keeps `rate`. Code with `getattr`, `exec` or the like may look up any
+name, and keeps its docstrings too.
 """
 
 import ast
@@ -38,7 +38,7 @@ LOOKUP_ATTRIBUTES = {
 
 
 def python_hashes(trees: Mapping[str, ast.Module]) -> dict[str, str]:
-    """Hash of the normal form of each file by name."""
+    """Hash the normal form of each file by name."""
     nodes = [node for tree in trees.values() for node in ast.walk(tree)]
     looks_up = any(_looks_up(each) for each in nodes)
     kept = _kept_names(trees, nodes)
@@ -62,7 +62,7 @@ def _looks_up(node: Node) -> bool:
 
 
 def _kept_names(trees: Mapping[str, ast.Module], nodes: list[Node]) -> set[str]:
-    """The names that stay as written in every file of a package."""
+    """Return the names that stay as written in every file."""
     kept = set(INTERFACE) | set(dir(builtins))
     modules = {part for name in trees for part in name.removesuffix(".py").split("/")}
     for each in nodes:
@@ -82,7 +82,7 @@ def _kept_names(trees: Mapping[str, ast.Module], nodes: list[Node]) -> set[str]:
 
 
 def _open_keywords(tree: ast.Module, kept: Set[str]) -> Iterator[str]:
-    """Keywords that may mean a parameter of any function, after `**` all parameters."""
+    """Yield keywords that may mean a parameter of any function, after `**` all parameters."""
     nodes = list(ast.walk(tree))
     counts = Counter(name for node in nodes for name in _names_bound(node))
     counts.update(name for e in nodes if isinstance(e, ast.Nonlocal) for name in e.names)
@@ -106,7 +106,7 @@ def _open_keywords(tree: ast.Module, kept: Set[str]) -> Iterator[str]:
 
 
 def _tokens(tree: ast.Module, kept: Set[str], *, looks_up: bool) -> Iterator[str]:
-    """The normal form of a file, one statement at the top after the other."""
+    """Yield the normal form of a file, one statement at the top after the other."""
     top = {name for node in _outside_functions(tree) for name in _names_bound(node)}
     top.update(name for e in ast.walk(tree) if isinstance(e, ast.Global) for name in e.names)
     top.update(str(each.arg) for each in ast.walk(tree) if isinstance(each, ast.keyword))
@@ -136,13 +136,12 @@ def _outside_functions(tree: ast.Module) -> Iterator[Node]:
 
 
 def _is_text(node: object) -> bool:
-    """Whether a statement is a text, such as a docstring."""
     value = node.value if isinstance(node, ast.Expr) else None
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 def _tokens_of(statement: Node, place: Callable[[str], str], *, keeps_texts: bool) -> Iterator[str]:
-    """The normal form, node by node, without recursion: a stranger nests as deep as they like."""
+    """Yield the normal form, node by node, without recursion: a stranger may nest deeply."""
     stack: list[object] = [statement]
     while stack:
         item = stack.pop()
@@ -151,7 +150,7 @@ def _tokens_of(statement: Node, place: Callable[[str], str], *, keeps_texts: boo
             continue
         yield type(item).__name__
         if isinstance(item, ast.Constant):
-            # Python writes no whole number of more than 4,300 digits in decimals.
+            # Python writes whole numbers of at most 4,300 digits in decimals.
             value = hex(item.value) if isinstance(item.value, int) else repr(item.value)
             yield f"{type(item.value).__name__} {value}"
         elif isinstance(item, ast.alias):
@@ -170,7 +169,7 @@ def _tokens_of(statement: Node, place: Callable[[str], str], *, keeps_texts: boo
 
 
 def _names_bound(node: Node) -> list[str]:
-    """The names that a node binds, one at the most."""
+    """Return the names that a node binds, at most one."""
     name = None
     if isinstance(node, ast.Name):
         name = None if isinstance(node.ctx, ast.Load) else node.id

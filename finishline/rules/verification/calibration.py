@@ -1,4 +1,4 @@
-"""Calibration: train the reference to its last epoch, with the figures to judge others by."""
+"""Calibrate: train the reference to its last epoch, with the figures to judge others by."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ from finishline.rules.verification.messages import Measure, Training
 def plan_calibration(request: Request) -> list[Training]:
     """Plan `runs` trainings at one `batch_size`, from seeds that are not `taken`.
 
-    With a wish `precision` the worker finds out whether they were trained in it.
+    With a wish `precision` the worker measures whether they were trained in it.
     """
     wishes, label = request.wishes, b"finishline calibration"
     drawn = draw(request.entropy, runs=wishes["runs"], label=label, taken=wishes["taken"])
@@ -26,18 +26,18 @@ def plan_calibration(request: Request) -> list[Training]:
 
 
 def calibrated_by(benchmark: Benchmark, runs: Sequence[ReferenceRun]) -> Benchmark:
-    """Replace a benchmark's reference runs by those of a calibration."""
+    """Replace a benchmark's reference runs by a calibration's."""
     return replace(benchmark, reference_runs=tuple(runs))
 
 
 def runs_sha256(runs: Sequence[ReferenceRun]) -> str:
-    """SHA-256 of a calibration's runs for a seal, over their compact JSON, sorted."""
+    """Hash a calibration's runs for a seal, over their compact JSON, sorted, with SHA-256."""
     rows = sorted([run.batch_size, run.seed, list(run.quality)] for run in runs)
     return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()
 
 
 def judged_beside(calibration_id: str, calibrated: Benchmark) -> dict[str, str]:
-    """Fields sealed beside the draw of a replay that an adopted calibration judges."""
+    """Return the fields sealed with the draw of a replay that an adopted calibration judges."""
     return {
         "calibration": calibration_id,
         "reference_runs_sha256": runs_sha256(calibrated.reference_runs),
@@ -45,7 +45,7 @@ def judged_beside(calibration_id: str, calibrated: Benchmark) -> dict[str, str]:
 
 
 def reference_run_toml(run: ReferenceRun) -> str:
-    """One `[[reference_runs]]` table of a benchmark file."""
+    """Write one `[[reference_runs]]` table of a benchmark file."""
     numbers = ", ".join(f"{value:.4f}" for value in run.quality)
     head = f"batch_size = {run.batch_size}\nseed = {run.seed}"
     return f"[[reference_runs]]\n{head}\nquality = [{numbers}]"

@@ -1,4 +1,4 @@
-"""The band a replay must stay in, evaluation by evaluation, and curves that are known already."""
+"""Compute the band a replay must stay in, evaluation by evaluation, and find known curves."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from finishline.rules.verification.verdict import SHARES
 
 
 def band_for(benchmark: Benchmark, claim: Claim, *, runs: int) -> list[ControlPoint]:
-    """The control points of a claim's replay, empty where its settings are not calibrated."""
+    """Return the control points of a claim's replay, empty for uncalibrated settings."""
     policy, resolution = benchmark.replay, benchmark.target.resolution
     if policy is None or not is_calibrated(benchmark, claim):
         return []
@@ -34,7 +34,7 @@ def is_calibrated(benchmark: Benchmark, claim: Claim) -> bool:
 
 
 def precision_of(benchmark: Benchmark, claim: Claim) -> PrecisionName | None:
-    """The precision to train a claim in, None for the reference's or the package's own."""
+    """Return the precision to train a claim in, None for the reference's or the code's own."""
     if benchmark.replay is None or claim.package is not None:
         return None
     return benchmark.replay.told(claim.precision)
@@ -50,7 +50,7 @@ def has_default_settings(benchmark: Benchmark, claim: Claim) -> bool:
 
 
 def batch_size_of(benchmark: Benchmark, claim: Claim) -> float:
-    """The batch size a claim was trained with: its own, or the reference default."""
+    """Return a claim's batch size: its own, or the reference default."""
     settings = benchmark.defaults() | dict(claim.hyperparameters)
     return settings.get("batch_size", 0.0)
 
@@ -73,7 +73,7 @@ def control_points(
     alpha: float,
     resolution: float,
 ) -> list[ControlPoint]:
-    """The prediction band of `runs` further runs, one point per evaluation.
+    """Compute the prediction band of `runs` further runs, one point per evaluation.
 
     For evaluation j of m: mean +- t(1 - alpha / (2 m runs), n - 1) * s * sqrt(1 + 1 / n) over the n
     reference qualities, s with ddof = 1 and the half width at least `resolution`. All evaluations
@@ -100,7 +100,7 @@ def control_points(
 def first_break(
     qualities: Sequence[float], points: Sequence[ControlPoint], *, higher_is_better: bool
 ) -> BandBreak | None:
-    """The first control point at which a curve is outside the band, or None.
+    """Return the first control point at which a curve is outside the band, or None.
 
     `side` is "below" for worse than the band and "above" for better, in either direction.
     """
@@ -113,13 +113,13 @@ def first_break(
     return None
 
 
-# Curves with fewer different qualities may agree by chance: a training that fails stands still.
+# Curves with fewer different qualities may agree by chance: a failing training keeps its quality.
 DISTINCT_QUALITIES = 4
 
 
 @dataclass(frozen=True)
 class KnownCurve:
-    """A stored curve: its origin in words, its seed if that is known, its qualities."""
+    """A stored curve: its origin in words, its seed if it is known, its qualities."""
 
     origin: str
     seed: int | None
@@ -127,7 +127,7 @@ class KnownCurve:
 
 
 def calibrated_curves(benchmark: Benchmark) -> list[KnownCurve]:
-    """The curves that a definition, or the calibration adopted for it, holds."""
+    """Return the curves of a definition, or of its adopted calibration."""
     return [
         KnownCurve(f"the calibrated run with seed {run.seed}", run.seed, tuple(run.quality))
         for run in benchmark.reference_runs

@@ -1,4 +1,4 @@
-"""Independent reruns: a second training of one seed, and two verifications of one submission."""
+"""Rerun independently: a second training of one seed, and two verifications of one submission."""
 
 from dataclasses import dataclass
 
@@ -9,12 +9,12 @@ from finishline.rules.verification.messages import ReplayReport, ReplayRun, Trai
 from finishline.rules.verification.replay import is_disturbed, train_as_claimed, why_not_timed
 from finishline.rules.verification.verdict import Outcome, Verdict
 
-# Fewer common evaluations tell no two seeds apart.
+# Fewer common evaluations can't tell two seeds apart.
 FEWEST_COMMON = 3
 
 
 def curve_distance(first: Curve, second: Curve) -> float | None:
-    """Root mean square difference of two curves over common epochs, None below three of them."""
+    """Return the root mean square difference over common epochs, None below three of them."""
     other = {item.epoch: item.quality for item in second if item.epoch is not None}
     gaps = [item.quality - other[item.epoch] for item in first if item.epoch in other]
     if len(gaps) < FEWEST_COMMON:
@@ -39,8 +39,8 @@ def compare_runs(run: ReplayRun, other: ReplayRun, *, limit: float | None) -> Ag
 
     Curves agree within `limit`, the distance that calibrations measured for equal seeds. Without it
     only the pace is compared, which agrees within 5 % and 0.25 s at the last common evaluation. A
-    run that missed the target ends no earlier than the other, and neither leaves an evaluation out.
-    None below three common evaluations.
+    run that missed the target ends no earlier than the other, and both have all evaluations. None
+    below three common evaluations.
     """
     distance = curve_distance(evaluations_of(run), evaluations_of(other))
     if distance is None:
@@ -69,16 +69,15 @@ def _stops_short(run: ReplayRun, other: ReplayRun) -> bool:
 
 
 def plan_cross_check(request: Request) -> list[Training]:
-    """One finished run again, from its `seed`."""
     drawn = Draw(seeds=(request.wishes["seed"],), nonce=request.entropy.hex())
     return train_as_claimed(request, drawn, "tta", "profile")
 
 
 def agree(benchmark: Benchmark, first: ReplayReport, second: ReplayReport) -> Outcome:
-    """Whether a report of one run agrees with another of its seed.
+    """Compare a report of one run with another of its seed.
 
     The pace of a busy worker contradicts nobody. If the first was busy, its time doesn't count, and
-    the curve is enough. If the second was busy, it confirms no time of another pace.
+    the curve is enough. If the second was busy, it can't confirm a time of another pace.
     """
     run = second.runs[0]
     other = next(item for item in first.runs if item.seed == run.seed)

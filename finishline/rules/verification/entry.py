@@ -1,4 +1,4 @@
-"""Measure a package: its time from drawn data and seeds, and the effect of each of its factors."""
+"""Measure code: its time from drawn data and seeds, and the effect of each of its factors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ HALVES: dict[HalvesOutcome, tuple[ReasonCode, Weight]] = {
 
 
 def plan_entry(request: Request) -> list[Training]:
-    """Plan the benchmark's runs, then its control, then a repeat of a deterministic package."""
+    """Plan the benchmark's runs, then its shortcut test, then a repeat of deterministic code."""
     policy, claim = request.benchmark.trainings, request.claims[0]
     if policy is None or claim.package is None:
         raise ValueError(
@@ -54,7 +54,7 @@ def plan_entry(request: Request) -> list[Training]:
 
 
 def judge_entry(case: Case) -> Verdict:
-    """Verdict on an entry: its runs reached the target, and the second half bears them out."""
+    """Judge code: its runs reached the target, and the second half confirms them."""
     benchmark, made = case.benchmark, [run for run in case.report.runs if not is_excused(run)]
     controls = {index for index, each in enumerate(case.trainings) if each.is_control}
     repeats = {index for index, each in enumerate(case.trainings) if each.is_repeat}
@@ -70,7 +70,7 @@ def judge_entry(case: Case) -> Verdict:
 
 
 def _judge_reach(benchmark: Benchmark, trained: Sequence[ReplayRun], *, planned: int) -> Reason:
-    """Every started run counts, a failure as infinite."""
+    """Count every started run, a failure as infinite."""
     at_target = [evaluation_at_target(benchmark, run) for run in trained]
     times = [None if found is None else found.seconds for found in at_target]
     reached = sum(time is not None for time in times)
@@ -118,7 +118,7 @@ def _judge_halves(benchmark: Benchmark, trained: Sequence[ReplayRun]) -> list[Re
 
 
 def _judge_control(benchmark: Benchmark, controls: Sequence[ReplayRun]) -> Reason:
-    """Judge the best quality on the control, where a package knows only what it learns."""
+    """Judge the best quality in the shortcut test, where code knows only what it learns."""
     policy, target = benchmark.trainings, benchmark.target
     if policy is None or policy.control_quality is None:
         raise ValueError(f"{benchmark.benchmark_id} has no control")
@@ -138,7 +138,7 @@ def _judge_control(benchmark: Benchmark, controls: Sequence[ReplayRun]) -> Reaso
 
 
 def _judge_repeat(made: Sequence[ReplayRun], *, repeat: int) -> Reason:
-    """Compare the predictions of run 0 and of its repeat at the evaluations that both made."""
+    """Compare the predictions of run 0 and of its repeat at their common evaluations."""
     runs = {run.index: run for run in made}
     first, again = (runs[index].evaluations if index in runs else [] for index in (0, repeat))
     pairs = [
@@ -159,7 +159,7 @@ def _judge_repeat(made: Sequence[ReplayRun], *, repeat: int) -> Reason:
 
 
 def why_no_entry(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:
-    """Reason why a claim cannot be measured as an entry. None if it can."""
+    """Return why a claim cannot be measured as code. None if it can."""
     if benchmark.trainings is None:
         return f"{benchmark.benchmark_id} trains no code submissions"
     if claims[0].package is None:
@@ -175,7 +175,7 @@ Variant = tuple[str, ...]  # The factors that are off.
 
 
 def variants_of(factors: Sequence[str]) -> list[Variant]:
-    """All factors on, each one off alone, and all off. Of one factor that is the same."""
+    """Return all factors on, each one off, and all off, which is the same for one factor."""
     everything = [tuple(factors)] if len(factors) > 1 else []
     return [(), *((name,) for name in factors), *everything]
 
@@ -200,8 +200,7 @@ def plan_ablation(request: Request) -> list[Training]:
 class FactorEffect:
     """A variant compared with all factors on: `time` is its seconds over theirs, by repeat.
 
-    A run that missed the target has no ratio. `time` is None below two repeats in which both
-    reached it.
+    A run that missed the target has no ratio. `time` is None below two complete repeats.
     """
 
     off: Variant
@@ -213,7 +212,7 @@ class FactorEffect:
 def factor_effects(
     benchmark: Benchmark, trainings: Sequence[Training], report: ReplayReport
 ) -> list[FactorEffect]:
-    """The effect of each variant, in the order of the first repeat."""
+    """Return the effect of each variant, in the order of the first repeat."""
     seconds: dict[Variant, dict[int, float | None]] = {}
     for training, run in zip(trainings, report.runs, strict=False):
         if is_excused(run):
@@ -233,7 +232,7 @@ def factor_effects(
 
 
 def judge_ablation(case: Case) -> Verdict:
-    """Effect of each factor, or inconclusive if a time is missing for no fault of the package."""
+    """Judge each factor's effect, or leave it open if the infrastructure lost a time."""
     claim = case.require_claim()
     effects = factor_effects(case.benchmark, case.trainings, case.report)
     reasons = [_reason(each, of=len(claim.factors)) for each in effects]
@@ -261,12 +260,12 @@ def _reason(effect: FactorEffect, *, of: int) -> Reason:
 
 
 def names_of(off: Variant, *, of: int) -> str:
-    """The factors that are off, in words, `of` so many."""
+    """Name the factors that are off, of `of` factors."""
     return "all factors" if len(off) == of > 1 else ", ".join(off)
 
 
 def why_no_ablation(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:
-    """Reason why a claim has no factors to train apart. None if it has."""
+    """Return why a claim has no factors to train separately. None if it has."""
     if benchmark.trainings is None:
         return f"{benchmark.benchmark_id} trains no code submissions"
     if benchmark.score.by == "quality":

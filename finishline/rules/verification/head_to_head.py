@@ -1,4 +1,4 @@
-"""A head-to-head: two submissions trained in turn on one worker, pair by pair."""
+"""Judge a head-to-head: two submissions trained in turn on one worker, pair by pair."""
 
 import math
 from collections.abc import Sequence
@@ -58,12 +58,12 @@ Ending = Literal["reached", "missed", "void"]
 
 
 def looks_of(pairs: int) -> tuple[int, ...]:
-    """The numbers of pairs after which a head-to-head of so many is looked at."""
+    """Return the numbers of pairs after which a head-to-head of so many is looked at."""
     return (*(look for look in LOOKS if look < pairs), pairs)
 
 
 def schedule_of(rule: Contest) -> Schedule:
-    """The looks of a head-to-head. Before ten pairs a challenger can only lose."""
+    """Plan the looks of a head-to-head. Before ten pairs a challenger can only lose."""
     looks = looks_of(rule.most_pairs)
     first = min(FEWEST_TESTED, rule.most_pairs)
     levels = {look: rule.threshold if look >= first else 0.0 for look in looks}
@@ -71,7 +71,7 @@ def schedule_of(rule: Contest) -> Schedule:
 
 
 def threshold(*, place: int, tries: int) -> float:
-    """The p-value below which a challenger takes first place: alpha / (3 s (s + 1) m (m + 1)).
+    """Return the p-value below which a challenger wins: alpha / (3 s (s + 1) m (m + 1)).
 
     m counts the head-to-heads of its submitter with this holder, and s is the submitter's place
     among all who had one. The sum over all s, m and tests is alpha.
@@ -80,7 +80,7 @@ def threshold(*, place: int, tries: int) -> float:
 
 
 def why_no_head_to_head(benchmark: Benchmark, challenger: Claim, holder: Claim) -> str | None:
-    """Reason why two claims of one benchmark cannot be trained in turn, None if they can.
+    """Return why two claims of one benchmark cannot be trained in turn, None if they can.
 
     Times compare on one hardware class.
     """
@@ -101,7 +101,7 @@ def why_no_head_to_head(benchmark: Benchmark, challenger: Claim, holder: Claim) 
 def plan_head_to_head(request: Request) -> list[Training]:
     """Plan `pairs` of runs, the two claims in turn, each run with its complete settings.
 
-    Both runs of a pair have one seed, and packages train on the same drawn data.
+    Both runs of a pair have one seed, and code trains on the same drawn data.
     """
     sides = []
     for claim in request.claims:
@@ -118,10 +118,10 @@ def plan_head_to_head(request: Request) -> list[Training]:
 class PairRun:
     """One run of a head-to-head, with its number (from 0) in its verification.
 
-    "missed" counts as the worst run of all. "void" says nothing about the side: the
-    infrastructure failed, or other programs had the processor. `seconds` and `epochs` to the target
-    are None unless it was reached, and a package has no epochs. `quality` is the one at a fixed
-    stop or within a budget, or the deciding evaluation's on the second half of the test items.
+    "missed" counts as the worst run of all. "void" says nothing about the side: the infrastructure
+    failed, or other programs had the processor. `seconds` and `epochs` to the target are None
+    unless it was reached, and code has no epochs. `quality` is from a fixed stop or within a
+    budget, or the deciding evaluation's on the second half of the test items.
     """
 
     run: int
@@ -134,7 +134,7 @@ class PairRun:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two runs that followed each other. `number` counts from 1."""
+    """Two runs in a row. `number` counts from 1."""
 
     number: int
     challenger: PairRun
@@ -143,18 +143,18 @@ class Pair:
 
     @property
     def figures(self) -> tuple[float | None, float | None]:
-        """The figures of the challenger's run and the holder's. None for one that missed."""
+        """Return the figures of the challenger's run and the holder's. None for a missed one."""
         return self.score.figure(self.challenger), self.score.figure(self.holder)
 
     @property
     def ratio(self) -> float | None:
-        """The challenger's seconds over the holder's, None unless both reached the target."""
+        """Return the challenger's seconds over the holder's, if both reached the target."""
         one, other = self.challenger.seconds, self.holder.seconds
         return None if one is None or other is None else one / other
 
     @property
     def winner(self) -> Side | None:
-        """The better side, or the only one that reached the target."""
+        """Return the better side, or the only one that reached the target."""
         one, other = self.figures
         endings = (self.challenger.ending, self.holder.ending)
         if one is None or other is None:
@@ -167,12 +167,11 @@ class Pair:
 
     @property
     def is_void(self) -> bool:
-        """Whether a run of it says nothing."""
         return "void" in (self.challenger.ending, self.holder.ending)
 
 
 def pair_runs(benchmark: Benchmark, *reports: ReplayReport) -> tuple[Pair, ...]:
-    """The pairs of reports, in the order they were trained. Raises RuleError for an odd number.
+    """Return the pairs of reports, in order of training. Raises RuleError for an odd number.
 
     The first five pairs that other programs disturbed are void. Later ones count, or a busy machine
     would never end.
@@ -200,7 +199,7 @@ def _read_run(benchmark: Benchmark, run: ReplayRun) -> PairRun:
     if reached is None or run.tta_seconds is None:
         ending: Ending = "void" if is_excused(run) else "missed"
         return PairRun(run.index, run.seed, ending, None, None)
-    # Nothing shorter was measured, and a ratio needs a time above zero.
+    # Real times are longer, and a ratio needs a time above zero.
     seconds = max(run.tta_seconds, SHORTEST_SECONDS)
     is_package = run.evaluations[0].predictions_sha256 is not None  # It counts its evaluations.
     counts_epochs = not is_package and benchmark.score.by == "time"
@@ -236,12 +235,12 @@ class HeadToHead:
 
     @property
     def time(self) -> Gap | None:
-        """The gap of times. None where qualities rank."""
+        """Return the gap of times. None where qualities rank."""
         return None if self.gap is None or self.gap.sign else self.gap
 
     @property
     def quality(self) -> Gap | None:
-        """The gap of qualities. None where times rank."""
+        """Return the gap of qualities. None where times rank."""
         return self.gap if self.gap is not None and self.gap.sign else None
 
 
@@ -251,10 +250,9 @@ def judge_head_to_head(
     """Judge whether the challenger is better than the holder, isn't, or needs more pairs.
 
     A paired t-test on the logarithms of the times, or on the qualities, decides after 10, 20 and 30
-    pairs. A challenger
-    that isn't ahead at a look has lost. So has one that misses the target twice within ten pairs,
-    three times within twenty or four times within thirty. By the `benchmark` all its runs together
-    must be at the target.
+    pairs. A challenger that isn't ahead at a look has lost. So has one that misses the target twice
+    within ten pairs, three times within twenty or four times within thirty. By the `benchmark` all
+    its runs together must be at the target.
     """
     rule = rule or Contest()
     counted = [pair for pair in pairs if not pair.is_void]
@@ -287,11 +285,11 @@ def judge_head_to_head(
 
 
 def why_below_target(benchmark: Benchmark, pairs: Sequence[Pair]) -> str | None:
-    """Why the challenger's runs together are not at the target, None if they are.
+    """Return why the challenger's runs together are not at the target, None if they are.
 
     At a fixed stop their mean quality must be beyond it with p < 0.01. Elsewhere their mean on the
-    second half of the test items must be at it, where the benchmark has one. With a budget there is
-    no target to be at.
+    second half of the test items must be at it, where the benchmark has one. A budget has no
+    target.
     """
     target = benchmark.target
     if benchmark.reach.name == "budget":
@@ -313,7 +311,7 @@ def why_below_target(benchmark: Benchmark, pairs: Sequence[Pair]) -> str | None:
 
 
 def _at_least(gap: Gap | None, rule: Contest) -> Gap | None:
-    """The gap of few pairs with the spread of the class, where that is larger."""
+    """Widen the gap of few pairs to the spread of the class, where it is larger."""
     if gap is None or rule.spread is None or rule.most_pairs >= FEWEST_FOR_OWN_SPREAD:
         return gap
     error = rule.spread.stdev * math.sqrt(2 / gap.pairs)
@@ -328,7 +326,7 @@ def _score_of(pairs: Sequence[Pair]) -> Score:
 
 
 def _gaps(pairs: Sequence[Pair]) -> tuple[Gap | None, Gap | None, Gap | None]:
-    """Gap of all figures, and of the epochs and paces where both sides reached the target."""
+    """Return the gap of all figures, and of epochs and paces where both reached the target."""
     runs = [(pair.challenger, pair.holder) for pair in pairs]
     epochs = [(one.epochs, other.epochs) for one, other in runs if one.epochs and other.epochs]
     paces = [
@@ -347,7 +345,7 @@ def _gaps(pairs: Sequence[Pair]) -> tuple[Gap | None, Gap | None, Gap | None]:
 def head_to_head_reasons(
     head_to_head: HeadToHead, *, claimed_on: System, trained_on: WorkerSystem
 ) -> list[Reason]:
-    """Reasons for a result: the time first, then where the time comes from."""
+    """Explain a result: the time first, then the causes of the time."""
     weight: Weight = "supports" if head_to_head.outcome == "challenger_faster" else "leaves_open"
     reasons = [
         Reason(
@@ -388,7 +386,6 @@ def head_to_head_reasons(
 
 
 def head_to_head_sentence(head_to_head: HeadToHead) -> str:
-    """The result of a head-to-head in one sentence."""
     counted = count_text(sum(not pair.is_void for pair in head_to_head.pairs), "pair")
     gap = head_to_head.gap
     if gap is None or head_to_head.p_value is None:

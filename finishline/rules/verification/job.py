@@ -1,4 +1,4 @@
-"""A job of trainings: its purpose, its seeds and their seal, and what it is judged by."""
+"""A job of trainings: its purpose, its seeds and their seal, and its verdict."""
 
 import hashlib
 import itertools
@@ -30,7 +30,7 @@ DRAW = 3  # How runs and seeds are drawn, sealed with them.
 
 @dataclass(frozen=True)
 class Request:
-    """The claims that trainings are planned for, 32 random bytes, and wishes by name."""
+    """The claims of planned trainings, 32 random bytes, and wishes by name."""
 
     benchmark: Benchmark
     entropy: bytes
@@ -39,7 +39,7 @@ class Request:
 
     @property
     def package(self) -> str:
-        """The code to train. Raises RuleError for a benchmark without a reference."""
+        """Return the code to train. Raises RuleError for a benchmark without a reference."""
         if self.benchmark.replay is None:
             raise RuleError(
                 "no replay policy", file=self.benchmark.benchmark_id, expected="[replay]"
@@ -48,7 +48,6 @@ class Request:
 
 
 def target_spec(benchmark: Benchmark) -> TargetSpec:
-    """Where a worker stops the runs of a benchmark."""
     return TargetSpec(
         metric=benchmark.target.metric,
         value=benchmark.target.value,
@@ -73,7 +72,7 @@ class Contest:
 
     @property
     def numbers(self) -> dict[str, float]:
-        """Figures that a verdict keeps: they change as others challenge, and as runs are added."""
+        """Return the figures that a verdict keeps: they change with new challengers and runs."""
         numbers = {"threshold": self.threshold}
         if self.spread is not None:
             numbers["class_stdev"] = self.spread.stdev
@@ -83,7 +82,7 @@ class Contest:
 
 @dataclass(frozen=True)
 class Case:
-    """A report with all that it is judged by.
+    """A report with everything needed to judge it.
 
     `runs`, `curves` and `latency_ms` are the claim's. `checked` is the report of which an
     independent rerun repeats a run. `contest` is of a head-to-head.
@@ -111,7 +110,7 @@ class Words:
     """Words for a purpose on pages and in the command.
 
     `endings` has a sentence for each outcome, "" for any other. {runs} stands for "3 runs". `name`
-    is the job's in a list, where the purpose's own does not read well.
+    is the job's name in a list, if the purpose's own reads badly.
     """
 
     to_do: str
@@ -129,12 +128,12 @@ Track = Literal["evidence", "comparison", "calibration"]
 class Purpose:
     """Purpose of trainings: how they are planned, and the verdict on their report.
 
-    Its `track` says what the end of a job does: evidence is the word about a claim, a comparison
-    is stored, and a calibration has no verdict. `why_not` says in one sentence why the claims
-    cannot be trained, and `unable` puts that in words after the submission's name. `judge` raises
-    RuleError for a report that is not as ordered. `claims` counts the submissions it is asked for,
-    0 where the server starts it. Evidence `checks_claims` of one kind, whose status it moves.
-    `in_box` trains code submissions: its runs count evaluations in the place of epochs.
+    Its `track` says how a job ends: evidence is the word about a claim, a comparison is stored, and
+    a calibration has no verdict. `why_not` says in one sentence why the claims cannot be trained,
+    and `unable` puts it in words after the submission's name. `judge` raises RuleError for a report
+    that differs from the order. `claims` counts its submissions, 0 where the server starts it.
+    Evidence `checks_claims` of one kind, and moves their status. `in_box` trains code submissions:
+    its runs count evaluations instead of epochs.
     """
 
     name: str
@@ -150,7 +149,7 @@ class Purpose:
 
     @property
     def is_replay(self) -> bool:
-        """Whether it is judged by the adopted calibration, and trained again by another owner."""
+        """Whether the adopted calibration judges it, and another owner trains it again."""
         return self.checks_claims == "train"
 
     @property
@@ -170,7 +169,7 @@ class Draw:
 def draw(
     entropy: bytes, *, runs: int, label: bytes = b"finishline seed", taken: Container[int] = ()
 ) -> Draw:
-    """Distinct seeds for so many runs, none of them `taken`: a function of 32 random bytes."""
+    """Draw distinct seeds for so many runs, outside `taken`: a function of 32 random bytes."""
     seeds: dict[int, None] = {}  # An ordered set.
     for index in itertools.count():
         if len(seeds) == runs:
@@ -190,7 +189,7 @@ def trainings_of(
     measure: tuple[Measure, ...] = ("tta",),
     precision: PrecisionName | None = None,
 ) -> list[Training]:
-    """One training for each seed of a draw, all of one package, settings and precision."""
+    """Plan one training for each seed of a draw, with one package, settings and precision."""
     side = Training(package, dict(settings), 0, None, stop_at, measure, precision)
     return [replace(side, seed=seed) for seed in drawn.seeds]
 
@@ -202,9 +201,9 @@ def seal(
     *,
     beside: Mapping[str, Any] | None = None,
 ) -> str:
-    """SHA-256 over everything that was drawn: public before the first run, checkable after it.
+    """Hash everything drawn with SHA-256: public before the first run, checkable after it.
 
-    `beside` is everything else that was settled by then, for example the settings of each run.
+    `beside` is everything else settled by then, for example the settings of each run.
     """
     return sha256_of(
         dict(beside or {})
@@ -222,7 +221,7 @@ def seal(
 def beside_of(
     purpose: Purpose, trainings: Sequence[Training], sealed: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Everything sealed with a draw: `sealed`, and for other jobs than replays their purpose."""
+    """Return everything sealed with a draw: `sealed`, and other purposes than a replay."""
     beside = dict(sealed)
     if not purpose.is_replay:
         beside["kind"] = purpose.name
@@ -239,7 +238,7 @@ _Side = TypeVar("_Side")
 
 
 def in_turn(sides: Sequence[_Side], rounds: int) -> list[_Side]:
-    """Sides that the runs train, in order: A B B A A B B A ...
+    """Return the sides that the runs train, in order: A B B A A B B A ...
 
     A linear drift cancels over two rounds. Of an odd number one round keeps the drift of one run.
     """
@@ -247,12 +246,12 @@ def in_turn(sides: Sequence[_Side], rounds: int) -> list[_Side]:
 
 
 def package_side(sha256: str | None, settings: Mapping[str, float] | None = None) -> Training:
-    """A package as a side of trainings that have no seed yet."""
+    """Plan code as a side of trainings without a seed yet."""
     return Training(package=f"{PACKAGE_PREFIX}{sha256}", settings=dict(settings or {}), seed=0)
 
 
 def plan_in_turn(entropy: bytes, sides: Sequence[Training], *, rounds: int) -> list[Training]:
-    """Plan every side in each round, on one drawn seed, and packages on one draw of the data."""
+    """Plan every side in each round, on one drawn seed, and code on one draw of the data."""
     seeds = draw(entropy, runs=rounds).seeds
     planned = []
     for index, side in enumerate(in_turn(sides, rounds)):
@@ -266,5 +265,5 @@ DATA_LABEL = b"finishline data"
 
 
 def data_nonce(entropy: bytes, index: int) -> bytes:
-    """Nonce that the data of run `index` are drawn from: SHA-256 over a label, the nonce and it."""
+    """Return the nonce for the data of run `index`: SHA-256 over a label, the nonce and it."""
     return hashlib.sha256(DATA_LABEL + entropy + str(index).encode()).digest()

@@ -46,7 +46,7 @@ NO_BOUND = "which are too few, or too far apart, to call any mean too low"
 
 @dataclass(frozen=True)
 class Convergence:
-    """Epochs to the target of the runs that count, and the reference they are compared with.
+    """Epochs to the target of the runs that count, and the reference to compare with.
 
     `claimed` has None for a run that did not reach. Figures on both sides are read off to steps of
     `quantum` epochs.
@@ -60,8 +60,8 @@ class Convergence:
 def judge_convergence(case: Case, policy: ReplayPolicy) -> Reason:
     """Test if the claim converges faster than calibrated runs and replays together allow.
 
-    The case has the runs that count. In the open division the submitter's model may be another than
-    the reference: there a claim that converges faster is left open.
+    The case has the runs that count. In the open division the submitter's model may differ from the
+    reference, so there a claim that converges faster is left open.
     """
     found, dropped = convergence_of(case), case.benchmark.runs.dropped
     claimed = None if found is None else olympic_mean(found.claimed, dropped=dropped)
@@ -99,7 +99,7 @@ def judge_convergence(case: Case, policy: ReplayPolicy) -> Reason:
 
 
 def convergence_of(case: Case) -> Convergence | None:
-    """Claimed and reference epochs, None where one side lacks them.
+    """Return claimed and reference epochs, None where one side lacks them.
 
     Epochs are read off between evaluations where every curve was evaluated as often as the
     reference. Otherwise both sides count whole evaluations.
@@ -122,7 +122,7 @@ def convergence_of(case: Case) -> Convergence | None:
 
 
 def _fractions(case: Case) -> tuple[float | None, ...] | None:
-    """Epochs to the crossing of every run, None where a curve cannot be read off."""
+    """Return the epochs to the crossing of every run, None where a curve cannot be read off."""
     if len(case.curves) != len(case.runs):
         return None
     fractions: list[float | None] = []
@@ -140,7 +140,7 @@ def _fractions(case: Case) -> tuple[float | None, ...] | None:
 
 
 def _reference(case: Case, *, fractional: bool) -> Reference | None:
-    """Epochs to the target of the replays, pooled with the calibration of the settings."""
+    """Return the replays' epochs to the target, pooled with the calibration of the settings."""
     benchmark, claim = case.benchmark, case.require_claim()
     target, reach = benchmark.target, benchmark.reach
     crossings = [find_crossing(c, target, reach) for c in map(curve_of_replay, case.report.runs)]
@@ -159,12 +159,12 @@ def _reference(case: Case, *, fractional: bool) -> Reference | None:
 
 
 def curve_of_replay(run: ReplayRun) -> list[Evaluation]:
-    """The curve of a replay that reached the target by the worker's word, else an empty one."""
+    """Return the curve of a replay that reached the target by the worker's word, else none."""
     return evaluations_of(run) if run.status == "reached" else []
 
 
 def evaluations_of(run: ReplayRun) -> list[Evaluation]:
-    """The curve that a worker measured, whether or not it reached the target."""
+    """Return the curve that a worker measured, with or without reaching the target."""
     return [Evaluation(e.epoch, e.seconds, e.quality) for e in run.evaluations]
 
 
@@ -177,7 +177,7 @@ def evaluation_at_target(benchmark: Benchmark, run: ReplayRun) -> Evaluation | N
 
 
 def goal_words(benchmark: Benchmark, *, missed: bool = False) -> str:
-    """Say of runs that they got where they should, or did not."""
+    """Say of runs that they reached or missed their goal."""
     if benchmark.reach.budget_seconds is not None:
         goal = f"an evaluation within the budget of {benchmark.reach.budget_seconds:g} s"
         return f"did not have {goal}" if missed else f"had {goal}"
@@ -216,7 +216,7 @@ def judge_mean_at_stop(benchmark: Benchmark, claim: Claim, trained: Sequence[Rep
 def judge_stop(case: Case, policy: ReplayPolicy) -> Reason:
     """Test that the claim stops where the replays do, no better than they and calibration allow.
 
-    A claim that stops earlier did not train with the settings it states.
+    A claim that stops earlier did not train with its stated settings.
     """
     claim, counted = case.require_claim(), case.runs
     replays = [curve for curve in map(curve_of_replay, case.report.runs) if curve]
@@ -239,7 +239,7 @@ def judge_stop(case: Case, policy: ReplayPolicy) -> Reason:
     if len(known) < FEWEST_RUNS or not claimed:
         message = "the claim or the replays lack a quality at the stop to compare"
         return Reason("claim_has_no_time", "leaves_open", message)
-    # Student's t-test of the claimed mean quality, with the spread of the reference alone.
+    # Student's t-test of the claimed mean quality, with only the spread of the reference.
     reference = reference_of(known)
     quantile = t_quantile(1 - policy.alpha * SHARES.convergence, reference.count - 1)
     error = reference.stdev * math.sqrt(1 / reference.count + 1 / len(claimed))
@@ -267,7 +267,7 @@ def judge_stop(case: Case, policy: ReplayPolicy) -> Reason:
 def judge_floor(
     benchmark: Benchmark, runs: Sequence[RunScore], curves: Sequence[Curve], report: ReplayReport
 ) -> list[Reason]:
-    """Curves that are better than the data allow: a claimed one is made up, a replay is broken."""
+    """Find curves better than the data allow: a claimed one is made up, a replay is broken."""
     target = benchmark.target
     named: list[tuple[str, Curve, Weight]] = [
         (run.file, curve, "rejects") for run, curve in zip(runs, curves, strict=False)

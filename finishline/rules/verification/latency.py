@@ -35,9 +35,9 @@ from finishline.rules.verification.verdict import Reason, Verdict, rejects_in
 def check_latency(report: ReplayReport, benchmark: Benchmark) -> None:
     """Raise RuleError, naming run and backend, unless every latency is as the protocol orders.
 
-    A finished run has each backend once, with its times or the reason why not: whole passes with as
-    many items as ordered, or fewer after the time that a slow model has, positive, no longer
-    together than the run was, with outputs within the tolerance.
+    A finished run has each backend once, with its times or the reason for their absence. Times are
+    whole passes with as many items as ordered, or fewer after a slow model's limit. They are
+    positive, no longer together than the run, with outputs within the tolerance.
     """
     protocol = benchmark.latency
     if protocol is None:
@@ -86,13 +86,13 @@ def _impossible(
 
 
 def plan_latency(request: Request) -> list[Training]:
-    """The one training that gives the model to time."""
+    """Plan the one training of the model to time."""
     drawn = draw(request.entropy, runs=1)
     return train_as_claimed(request, drawn, "tta", "latency", "profile")
 
 
 def why_not_measurable(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:
-    """Reason why no latency can be measured for a claim, or None if it can.
+    """Return why a claim's latency can't be measured, or None if it can.
 
     An inference result names no settings: the reference is trained with its own.
     """
@@ -128,7 +128,7 @@ def judge_latency(
 ) -> Verdict:
     """Whether the fastest backend's median is the claimed latency, within tolerance and chance.
 
-    Without a claimed latency nothing is decided. A claim slower than measured stands. Raises
+    Without a claimed latency the verdict is open. A claim slower than measured is valid. Raises
     RuleError if the benchmark has no latency protocol.
     """
     protocol = benchmark.latency
@@ -152,7 +152,6 @@ def judge_latency(
 
 
 def fastest_backend(run: ReplayRun, protocol: LatencyProtocol) -> Measured | None:
-    """The backend with the lowest median, of equal ones the first."""
     measured = [
         Measured(item, latency_figures(item.milliseconds, warmup_items=protocol.warmup_items))
         for item in run.latency
@@ -210,7 +209,7 @@ def _compare(
 
 
 def _why_noisy(fastest: Measured, report: ReplayReport) -> str | None:
-    """Reason why a slow measurement may be the host's doing: other work, or a change under way."""
+    """Return why the host may have slowed the measurement: other work, or a change under way."""
     drift = fastest.figures.drift_percent or 0.0
     if abs(drift) > QUIET_DRIFT_PERCENT:
         return f"from the first half of the items to the second the time changed by {drift:+.0f} %"

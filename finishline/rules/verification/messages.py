@@ -1,6 +1,6 @@
 """Messages between the server and a worker.
 
-They hold plain values, so that either side can write and check them with its own tools.
+They hold plain values, so either side can write and check them with its own tools.
 """
 
 from dataclasses import dataclass, field
@@ -16,15 +16,15 @@ from finishline.rules.measurements import (
     RunTelemetry,
 )
 
-WORKER_PROTOCOL = 1  # Of sign-ons and leases. Those of older workers have none.
+WORKER_PROTOCOL = 1  # Of sign-ons and leases. Older workers send none.
 REPLAY_TASK = "worker.replay"  # The Celery task name: neither side imports the other.
-FENCE_HEADER = "Finishline-Fence"  # Carries a claim's fence with every post of that claim.
+FENCE_HEADER = "Finishline-Fence"  # Carries a claim's fence with every post of the claim.
 
 WorkerWord = Literal["idle", "busy", "draining", "stopping"]
 WorkerOrder = Literal["work", "pause"]
 Entries = Literal["anyone", "known", "off"]
 Measure = Literal["tta", "latency", "profile", "control", "repeat"]
-PACKAGE_PREFIX = "sha256:"  # Of a training package, where a reference has its name.
+PACKAGE_PREFIX = "sha256:"  # Of a code submission, in place of a reference's name.
 StopAt = Literal["target", "end"]
 Backend = Literal["eager", "compiled", "onnxruntime"]
 AbsenceCode = Literal[
@@ -32,7 +32,7 @@ AbsenceCode = Literal[
     "not_supported",  # not on this device or with this Python
     "compile_failed",
     "export_failed",
-    "outputs_differ",  # from those of eager, by more than the tolerance
+    "outputs_differ",  # from eager's, by more than the tolerance
 ]
 EventKind = Literal["run_started", "phase", "evaluation", "run_finished"]
 RunStatus = Literal["reached", "not_reached", "below_band", "cancelled", "failed"]
@@ -62,17 +62,17 @@ FailureCode = Literal[
     "log_limit",  # submitter
     "prepare_time_limit",  # time_limit
     "silence_time_limit",  # time_limit
-    "box_unavailable",  # infrastructure: no box could be started, or its task failed
+    "box_unavailable",  # infrastructure: the sandbox failed to start, or its task failed
 ]
 
 
 def queue_of(worker: str) -> str:
-    """The name of a worker's own queue: two names never share one."""
+    """Return the name of a worker's own queue: two names never share one."""
     return f"replay.{quote(worker, safe='')}"
 
 
 def unacked_keys(worker: str) -> dict[str, str]:
-    """Keys of a worker's unacknowledged messages, by Kombu's name for each."""
+    """Return keys of a worker's unacknowledged messages, by Kombu's name for each."""
     names = ("unacked", "unacked_index", "unacked_mutex")
     return {f"{name}_key": f"{name}/{queue_of(worker)}" for name in names}
 
@@ -89,7 +89,7 @@ class ControlPoint:
 
 @dataclass(frozen=True)
 class TargetSpec:
-    """The quality target a replay stops at, or with `fixed_stop` the end of its training.
+    """The quality target where a replay stops, or with `fixed_stop` the end of its training.
 
     With a budget it stops after so many seconds on the clock.
     """
@@ -142,7 +142,7 @@ class Training:
 
     @property
     def is_control(self) -> bool:
-        """Whether its data are a control's. Its time doesn't count."""
+        """Whether its data are a shortcut test's. Its time doesn't count."""
         return "control" in self.measure
 
     @property
@@ -155,7 +155,7 @@ class Training:
 class ReplayJob:
     """One attempt at a job. A worker sees it once it has the lease.
 
-    `trainings` are made in order. `control_points` is empty where the configuration has no band.
+    `trainings` are made in order. `control_points` is empty for a configuration without a band.
     `clock` and `division` say which seconds count.
     """
 
@@ -176,20 +176,19 @@ class ReplayJob:
 
     @property
     def seeds(self) -> list[int]:
-        """The seed of each training, in order."""
         return [training.seed for training in self.trainings]
 
 
 @dataclass(frozen=True)
 class NextAttempt:
-    """The attempt that a worker was drawn for, which it may lease."""
+    """The attempt that a worker was drawn for, and may lease."""
 
     attempt_id: str
 
 
 @dataclass(frozen=True)
 class ClaimRequest:
-    """A worker asks for the lease of an attempt, in the protocol that it speaks."""
+    """A worker's request to lease an attempt, with its protocol."""
 
     worker: str
     protocol: int = 0
@@ -222,7 +221,7 @@ class PackageContent:
 
 @dataclass(frozen=True)
 class TrainingGrant:
-    """Everything else that a worker with a lease needs to train code submissions in a sandbox.
+    """Further needs of a worker with a lease to train code submissions in a sandbox.
 
     `packages` are by the name in their trainings. `task_files` has the SHA-256 of each file of the
     task. `prepare_seconds` are processor time.
@@ -249,7 +248,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class ReplayEvent:
-    """One thing that happened in a replay, in the order of `sequence` (from 0, no gaps).
+    """One event of a replay, in the order of `sequence` (from 0, no gaps).
 
     `seconds` is on the benchmark's clock from the start of the run. `status`, `cpu_seconds` and
     `failure` belong to the end of a run, as in its report. `ledger` holds seconds per phase.
@@ -316,8 +315,8 @@ class BackendLatency:
     """One way of running the trained model, timed one item at a time, with warm-up.
 
     `largest_difference` compares its outputs with eager's, as a share of eager's largest output.
-    `seconds` and `cpu_seconds` are the span of the timed items. `passes` says how often the items
-    went round without warm-up, None in older reports. Without times there is an `absence`.
+    `seconds` and `cpu_seconds` are the span of the timed items. `passes` counts the rounds over the
+    items without warm-up, None in older reports. Without times there is an `absence`.
     """
 
     backend: Backend
@@ -333,10 +332,10 @@ class BackendLatency:
 class ReplayRun:
     """One training of a replay.
 
-    `status` is "reached" for a run that was at the target, whether or not it went on after it.
-    `tta_seconds` is on the benchmark's clock. `parent_seconds` and `child_seconds` are the same
-    span on two clocks, `cpu_seconds` its processor time. `processor_share` is the part of the time
-    in which the sandbox's threads that were ready to run had a processor.
+    `status` is "reached" for a run that was at the target, even if it continued. `tta_seconds` is
+    on the benchmark's clock. `parent_seconds` and `child_seconds` are the same span on two clocks,
+    `cpu_seconds` its processor time. `processor_share` is the part of the time in which the
+    sandbox's ready threads had a processor.
     """
 
     index: int
@@ -392,8 +391,8 @@ class ReplayReport:
     """The end of an attempt: the outcome of every started run, or why the attempt failed.
 
     `processes` trained each run together, one a device. `all_reduce` is the exchange between
-    several hosts, measured before the runs. `drift` is a sentence if the worker's speed check
-    after the runs was off its baseline: their times are then not compared.
+    several hosts, measured before the runs. `drift` is a sentence if the worker's speed check after
+    the runs was off its baseline: then their times are not compared.
     """
 
     runs: list[ReplayRun]
@@ -409,10 +408,10 @@ class ReplayReport:
 
 @dataclass(frozen=True)
 class BoxWord:
-    """Whose code submissions a worker trains, and in which environments (name to SHA-256).
+    """Submitters and environments (name to SHA-256) that a worker's sandbox trains.
 
-    "anyone": its sandbox held against every probe. "known": it has no memory cgroup, so only those
-    of approved users. "off": it trains no code submission, and `why`.
+    "anyone": its sandbox passed every probe. "known": it lacks a memory cgroup, so it trains only
+    code of approved users. "off": it trains no code submission, and `why`.
     """
 
     entries: Entries = "off"
@@ -424,8 +423,8 @@ class BoxWord:
 class WorkerHello:
     """A worker is alive: sent at the start, every few seconds, and when it has become free.
 
-    A "draining" worker was stopped by its own operator and finishes its attempt. A worker without
-    a broker `polls` for its attempts.
+    A "draining" worker was stopped by its own operator and finishes its attempt. A worker without a
+    broker `polls` for its attempts.
     """
 
     system: WorkerSystem
@@ -439,8 +438,8 @@ class WorkerHello:
 class HelloAnswer:
     """An organiser's order to a worker, and the reason.
 
-    `roof_wanted` asks for a speed check, because the hardware class has no peak throughput yet.
-    An `unconfirmed` worker gets no job until an organiser confirms it.
+    `roof_wanted` asks for a speed check, because the hardware class has no peak throughput yet. An
+    `unconfirmed` worker gets no job until an organiser confirms it.
     """
 
     order: WorkerOrder = "work"

@@ -1,4 +1,4 @@
-"""Every purpose that a job can have: a new one is a module with its plan and judge, and a line."""
+"""List the purposes of jobs: a new one is a module with its plan and judge, and a line."""
 
 from finishline.rules.verification.calibration import CALIBRATION
 from finishline.rules.verification.cross_check import CROSS_CHECK
@@ -11,10 +11,10 @@ __all__ = ["ABLATION", "CALIBRATION", "CROSS_CHECK", "ENTRY", "HEAD_TO_HEAD", "L
 
 ALL = (REPLAY, CALIBRATION, HEAD_TO_HEAD, LATENCY, CROSS_CHECK, ENTRY, ABLATION)
 PURPOSES = {purpose.name: purpose for purpose in ALL}
-# Those that somebody asks for about one submission.
+# Purposes that somebody requests for one submission.
 ASKED_FOR = tuple(name for name, purpose in PURPOSES.items() if purpose.claims == 1)
 
 
 def is_in_box(name: str) -> bool:
-    """Whether jobs of a purpose train packages. Not for an unknown one."""
+    """Whether jobs of a purpose train code. False for an unknown one."""
     return name in PURPOSES and PURPOSES[name].in_box

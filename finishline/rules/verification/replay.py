@@ -64,13 +64,13 @@ def judge(
 
     Rejected if more replays than the benchmark drops leave the band downwards or miss the target,
     if the claim converges faster than reference and replays together allow, or if the training
-    touched a narrower floating type than the claim states. A slower time is reported and never
-    rejects. Left open if a replay is above the band, if nothing could be compared, or if the
-    infrastructure failed before all of `runs_planned` (default: those in the report) were trained.
-    `curves` has the evaluations of each of `runs`. Raises RuleError if the benchmark has no replay.
+    touched a narrower floating type than the claim states. A slower time is only reported. Left
+    open if a replay is above the band, if nothing could be compared, or if the infrastructure
+    failed before all of `runs_planned` (default: the report's) were trained. `curves` has the
+    evaluations of each of `runs`. Raises RuleError if the benchmark has no replay.
 
-    Every test has its share of the benchmark's alpha (Shares). Missing the target has no share: the
-    reference is expected to reach it.
+    Every test has its share of the benchmark's alpha (Shares). Missing the target has no share,
+    because the reference should reach it.
     """
     policy = benchmark.replay
     if policy is None:
@@ -170,7 +170,7 @@ def judge_time(case: Case, policy: ReplayPolicy) -> Reason:
     """Compare the measured time with the claimed one, or say why it was not compared.
 
     The runs may take `policy.time_tolerance` more on another machine of the class. If their mean
-    takes more, the reason notes it and says how likely chance alone is.
+    takes more, the reason notes it and gives the probability of chance.
     """
     benchmark, claim, report, counted = case.benchmark, case.require_claim(), case.report, case.runs
     if claim.trained_with == "own":
@@ -238,7 +238,7 @@ def judge_quality(case: Case) -> Reason:
 
 
 def why_not_timed(report: ReplayReport, *, hardware_class: str) -> Reason | None:
-    """Reason why a report's times do not count on a claim's hardware class. None if they do."""
+    """Say why a report's times do not count on a claim's hardware class. None if they do."""
     ours = report.system.hardware_class
     if ours != hardware_class:
         message = (
@@ -252,7 +252,7 @@ def why_not_timed(report: ReplayReport, *, hardware_class: str) -> Reason | None
 
 
 def open_unless_timed(case: Case) -> list[Reason]:
-    """The reason why the times of a case don't count, which leaves its verdict open."""
+    """Say why the times of a case don't count, which leaves its verdict open."""
     hardware_class = case.require_claim().system.hardware_class
     found = why_not_timed(case.report, hardware_class=hardware_class)
     return [] if found is None else [replace(found, weight="leaves_open")]
@@ -268,17 +268,16 @@ def note_disturbed(report: ReplayReport) -> list[Reason]:
 
 
 def is_disturbed(report: ReplayReport) -> bool:
-    """Whether other programs had the processor during a run."""
     return cpu_share(report) < QUIET_CPU_SHARE
 
 
 def cpu_share(report: ReplayReport) -> float:
-    """Lowest share of the processor of any run. 1.0 on an accelerator."""
+    """Return the lowest share of the processor of any run. 1.0 on an accelerator."""
     return min(processor_shares(report).values(), default=1.0)
 
 
 def processor_shares(report: ReplayReport) -> dict[int, float]:
-    """Share of the processor of each run, as its sandbox measured it.
+    """Return each run's share of the processor, as its sandbox measured it.
 
     Without a sandbox it is the processor's time over the clock's, unless there is an accelerator.
     """
@@ -330,7 +329,7 @@ def draw_replay(
 
 
 def why_not_replayable(benchmark: Benchmark, claim: Claim) -> str | None:
-    """Reason why the reference model cannot replay a claim, or None if it can."""
+    """Return why the reference model cannot replay a claim, or None if it can."""
     if claim.kind == "inference":
         return "it is an inference result. Request its latency instead (kind latency)"
     if claim.package is not None:
@@ -351,7 +350,7 @@ def why_not_replayable(benchmark: Benchmark, claim: Claim) -> str | None:
 
 
 def train_as_claimed(request: Request, drawn: Draw, *measure: Measure) -> list[Training]:
-    """One training of the reference, in the claim's settings, for each drawn seed."""
+    """Plan one training of the reference, in the claim's settings, for each drawn seed."""
     claim = request.claims[0]
     precision = precision_of(request.benchmark, claim)
     settings = trained_settings(request.benchmark, claim)
@@ -359,7 +358,6 @@ def train_as_claimed(request: Request, drawn: Draw, *measure: Measure) -> list[T
 
 
 def plan_replay(request: Request) -> list[Training]:
-    """Plan the trainings of a replay, for each drawn seed."""
     drawn = draw_replay(
         request.benchmark,
         request.claims[0],
@@ -370,7 +368,6 @@ def plan_replay(request: Request) -> list[Training]:
 
 
 def judge_replay(case: Case) -> Verdict:
-    """Compare the claim with its replay."""
     claim, planned = case.require_claim(), len(case.trainings)
     return judge(
         case.benchmark, claim, case.runs, case.report, runs_planned=planned, curves=case.curves

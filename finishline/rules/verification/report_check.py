@@ -1,4 +1,4 @@
-"""Checks of a replay report: possible numbers, seconds that add up, and the posts it came with."""
+"""Check a replay report: possible numbers, seconds that add up, and its posts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -21,14 +21,14 @@ def check_report(
 ) -> None:
     """Raise RuleError, naming the run, unless the report is one of this plan and consistent.
 
-    The runs are the planned ones, in order and each with its seed. Times are not negative and do
-    not decrease. A run that reached the target has the time of its last evaluation where runs stop
-    at the target, or of any where they go on. Both clocks have a span, or with `two_clocks` False
-    the worker's: the clock of a sandbox is not read.
+    The runs are the planned ones, in order and each with its seed. Times are at least 0 and never
+    decrease. A run that reached the target has the time of its last evaluation where runs stop at
+    the target, or of any where they go on. Both clocks have a span, or with `two_clocks` False only
+    the worker's, because a sandbox's clock is not read.
     """
     found = [run.seed for run in report.runs]
     if found != list(seeds):
-        # The draw stays secret: the message repeats the value sent, not the right one.
+        # The draw stays secret: the message repeats the value sent instead of the right one.
         raise RuleError(
             f"the report has the seeds {found}",
             field="runs.seed",
@@ -84,7 +84,7 @@ TOLERANCE_SECONDS = 1e-6
 def check_ledgers(run: ReplayRun, clock: Clock, *, division: str) -> None:
     """Raise RuleError, naming run and field, unless a run's ledgers make its seconds.
 
-    Each evaluation's seconds are its ledger's on the clock. No phase loses seconds from one
+    Each evaluation's seconds are its ledger's on the clock. Phases never lose seconds from one
     evaluation to the next, nor to the end of the run.
     """
     place = f"runs[{run.index}]"
@@ -110,7 +110,7 @@ def check_ledgers(run: ReplayRun, clock: Clock, *, division: str) -> None:
 
 
 def ledger_of(table: Mapping[str, float], place: str) -> Ledger:
-    """The ledger of a table. Raises RuleError if it is none."""
+    """Read the ledger in a table. Raises RuleError."""
     unknown = next((name for name in table if name not in PHASES), None)
     if unknown is not None:
         expected = f"seconds by phase, of {', '.join(PHASES)}"
@@ -212,7 +212,7 @@ def _check_posted_times(
     slack_seconds: float,
     before_seconds: float,
 ) -> tuple[float, float]:
-    """The seconds to the last evaluation as reported, and as the server saw them."""
+    """Return the seconds to the last evaluation as reported, and as the server saw them."""
     zero = next((event for event in events if starts_clock(event, clock)), None)
     if zero is None or events[0].kind != "run_started":
         refuse(run.index, "", "its start was not posted", "the events that start a run's clock")

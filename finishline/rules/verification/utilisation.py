@@ -1,4 +1,4 @@
-"""Figures of a machine: precisions, roofs, a training's share of them, energy, drift."""
+"""Compute figures of a machine: precisions, peaks, a training's share of them, energy, drift."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ def is_narrower(one: PrecisionName, other: PrecisionName) -> bool:
 class Roofline:
     """Roofline of a training on its machine, in FLOP/s.
 
-    `intensity` is FLOP per byte, `attainable_flops` what peak throughput and bandwidth allow there.
-    `utilisation` is achieved FLOP/s by the peak (model FLOPs utilisation, MFU), `of_attainable` by
-    the attainable FLOP/s.
+    `intensity` is FLOP per byte, `attainable_flops` the limit by peak throughput and bandwidth
+    there. `utilisation` is achieved FLOP/s by the peak (model FLOPs utilisation, MFU),
+    `of_attainable` by the attainable FLOP/s.
     """
 
     achieved_flops: float
@@ -41,7 +41,7 @@ def roofline(
     roof_flops: float | None,
     bytes_per_second: float | None,
 ) -> Roofline:
-    """The roofline point of a training step. Raises ValueError on a step without time.
+    """Compute the roofline point of a training step. Raises ValueError on a step without time.
 
     Source: MLPerf training_rules.adoc, utilisation. Williams, Waterman, Patterson, "Roofline".
     """
@@ -64,7 +64,7 @@ def roofline(
 
 
 def best_roof_tflops(figures: Mapping[str, Figure], precision: str | None) -> float | None:
-    """The best of matmul and convolution in a type: on some machines convolution is faster."""
+    """Return the best of matmul and convolution in a type: sometimes convolution is faster."""
     roofs = [figures.get(f"{what}_{precision}") for what in ("gemm", "convolution")]
     values = [roof.value for roof in roofs if roof is not None and roof.value is not None]
     return max(values, default=None)
@@ -90,7 +90,7 @@ class RunUtilisation:
 
 
 def samples_per_second(run: ReplayRun) -> float | None:
-    """Samples a second of the train phase up to the last evaluation."""
+    """Return the samples a second of the train phase up to the last evaluation."""
     if not run.evaluations:
         return None
     last = run.evaluations[-1]

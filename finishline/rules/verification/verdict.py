@@ -1,4 +1,4 @@
-"""The end of a verification: an outcome, and typed reasons with the numbers behind them."""
+"""The end of a verification: an outcome, and typed reasons with their numbers."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ HeadToHeadOutcome = Literal["challenger_faster", "not_proven", "continues", "inc
 
 
 def outcome_text(outcome: str, *, by_quality: bool) -> str:
-    """An outcome in words. Where qualities rank nothing is faster."""
+    """Put an outcome in words. Where qualities rank, "faster" becomes "better"."""
     words = outcome.replace("faster", "better") if by_quality else outcome
     return words.replace("_", " ")
 
@@ -77,7 +77,7 @@ SHARES = Shares()
 
 @dataclass(frozen=True)
 class Reason:
-    """One finding of a verdict: its kind, its effect on the outcome, the numbers behind it."""
+    """One finding of a verdict: its kind, its effect on the outcome, its numbers."""
 
     code: ReasonCode
     weight: Weight
@@ -94,7 +94,7 @@ class Verdict:
 
     @classmethod
     def of(cls, reasons: Iterable[Reason]) -> "Verdict":
-        """Rejected if a reason rejects, else inconclusive if one leaves it open, else verified."""
+        """Reject if a reason rejects, else leave open if a reason does, else verify."""
         found = tuple(reasons)
         weights = {reason.weight for reason in found}
         if "rejects" in weights:
@@ -103,7 +103,7 @@ class Verdict:
 
 
 def rejects_in(division: str) -> Weight:
-    """Weight of a claim beyond its replay: in the open division another model may explain it."""
+    """Weigh a claim beyond its replay: in the open division another model may explain it."""
     return "rejects" if division == "closed" else "leaves_open"
 
 
