@@ -15,7 +15,7 @@ FETCHED = Path("benchmarks")
 
 
 def folders_of(given: Path | None) -> list[Path]:
-    """The given folder, else the one shipped and `benchmarks` here if it has definitions.
+    """Return the given folder, else the shipped one and `benchmarks` here if it has definitions.
 
     In a checkout the two are one.
     """
@@ -28,14 +28,13 @@ def folders_of(given: Path | None) -> list[Path]:
 
 
 def known_ids(folders: list[Path]) -> list[str]:
-    """The benchmarks that folders have a definition of."""
     return sorted({path.stem for folder in folders for path in folder.glob("*.toml")})
 
 
 def find_definition(benchmark_id: str, given: Path | None, server: Server) -> Benchmark:
-    """A benchmark by its id: of this machine, else of the server.
+    """Find a benchmark on this machine, else on the server.
 
-    Raises BenchmarkError with near names, or naming the fault of the definition.
+    Raises BenchmarkError with near names, or with the fault of the definition.
     """
     folders = folders_of(given)
     for folder in reversed(folders):

@@ -1,8 +1,8 @@
-"""This machine: processor, memory and accelerators, and the one that a training uses.
+"""Find the processor, memory and accelerators of this machine, and choose one to train on.
 
-NVIDIA's tool lists its accelerators. A number such as that of cuda:1 counts those that
-CUDA_VISIBLE_DEVICES shows, in the order of their PCI slots. A build of torch for ROCm lists AMD's,
-in a process of its own. `finishline up` shows each of its workers one accelerator.
+NVIDIA's tool lists its accelerators. The number in cuda:1 counts the devices in
+CUDA_VISIBLE_DEVICES, in the order of their PCI slots. A build of torch for ROCm lists AMD's, in a
+separate process. `finishline up` shows each of its workers one accelerator.
 """
 
 import importlib.util
@@ -39,7 +39,7 @@ _SLICE = re.compile(r"\s+(?P<name>MIG \S+)\s+Device\s+\d+: \(UUID: (?P<uuid>MIG-
 
 @dataclass(frozen=True)
 class Accelerator:
-    """A device by the `uuid` that CUDA_VISIBLE_DEVICES takes. `board` is that of its card."""
+    """A device by its `uuid` for CUDA_VISIBLE_DEVICES. `board` is its card's uuid."""
 
     uuid: str
     name: str
@@ -48,19 +48,19 @@ class Accelerator:
 
 @dataclass(frozen=True)
 class Devices:
-    """The accelerators a process sees, and why some are not there that it might expect."""
+    """Accelerators that a process sees, and why expected ones are absent."""
 
     accelerators: tuple[Accelerator, ...]
     problem: str | None = None
 
 
 def find_devices() -> Devices:
-    """The accelerators of this host that its variables show: AMD's for a torch for ROCm."""
+    """Find the accelerators that this process may use: AMD's if torch is built for ROCm."""
     return find_by_torch() if "hip" in torch_platforms() else find_nvidia()
 
 
 def torch_platforms() -> set[str]:
-    """Platforms that torch as it is installed can use, of "cuda" and "hip". It is not imported."""
+    """Read from torch's files, without an import, which of "cuda" and "hip" it can use."""
     spec = importlib.util.find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
         return set()
@@ -72,7 +72,7 @@ def torch_platforms() -> set[str]:
 
 
 def without_platform() -> list[str]:
-    """Return the trouble of torch as it is installed with the accelerators that were found."""
+    """Say that torch can't use accelerators, if it is installed without a platform."""
     if importlib.util.find_spec("torch") is None or torch_platforms():
         return []
     return [WITHOUT_CUDA]
@@ -80,7 +80,7 @@ def without_platform() -> list[str]:
 
 @cache
 def find_by_torch() -> Devices:
-    """The accelerators that torch names. Each has its number in place of a UUID."""
+    """List the accelerators that torch names. Each has its number instead of a UUID."""
     command = [sys.executable, "-c", TORCH_LIST]
     try:
         answer = subprocess.run(
@@ -96,7 +96,6 @@ def find_by_torch() -> Devices:
 
 
 def find_nvidia() -> Devices:
-    """NVIDIA's accelerators that CUDA_VISIBLE_DEVICES shows."""
     tool = shutil.which(TOOL)
     if tool is None:
         return Devices(())
@@ -118,7 +117,7 @@ def find_nvidia() -> Devices:
 
 
 def read_list(text: str) -> list[list[Accelerator]]:
-    """The list of `nvidia-smi -L`: for each card its slices if it has any, else the card."""
+    """Read `nvidia-smi -L`: for each card its slices if it has any, else the card."""
     cards: list[list[Accelerator]] = []
     card: Accelerator | None = None
     for line in text.splitlines():
@@ -134,9 +133,9 @@ def read_list(text: str) -> list[list[Accelerator]]:
 def shown_of(
     cards: Sequence[Sequence[Accelerator]], visible: str | None
 ) -> tuple[tuple[Accelerator, ...], str | None]:
-    """Those that a variable shows, and its first unknown name, where CUDA stops reading it.
+    """Return the devices that a variable shows, and its first unknown name. CUDA stops there.
 
-    All are shown if `visible` is None. A name that is meant to hide them is not unknown.
+    All are shown if `visible` is None. A name that is meant to hide them is known.
     """
     if visible is None:
         return tuple(part for card in cards for part in card), None
@@ -160,7 +159,7 @@ def _named(cards: Sequence[Sequence[Accelerator]], name: str) -> Sequence[Accele
 
 
 def accelerators_of(device: str | None, found: Sequence[Accelerator]) -> Sequence[Accelerator]:
-    """The accelerators that a device name stands for: none of a processor, one of cuda:0."""
+    """Return the accelerators of a device name: zero for a processor, one for cuda:0."""
     if device is None or device == "cuda":
         return found
     kind, _, number = device.partition(":")
@@ -169,9 +168,9 @@ def accelerators_of(device: str | None, found: Sequence[Accelerator]) -> Sequenc
 
 
 def choose_device(name: str | None, found: Devices | None = None) -> str:
-    """The one device that trains: the first accelerator unless another is named, else cpu.
+    """Choose one device: the first accelerator unless another is named, else cpu.
 
-    Raises RuleError for one that is not here.
+    Raises RuleError for an absent device.
     """
     if name == "cpu":
         return name
@@ -192,7 +191,7 @@ def choose_device(name: str | None, found: Devices | None = None) -> str:
 
 
 def local_system(device: str | None = None) -> dict[str, Any]:
-    """The `system` of a submission's JSON, with the accelerators that `device` trains on."""
+    """Return the `system` of a submission's JSON, with the accelerators of `device`."""
     processor, cores = processor_name(), processor_count()
     accelerators = [each.name for each in accelerators_of(device, find_devices().accelerators)]
     return {
@@ -209,9 +208,9 @@ def local_system(device: str | None = None) -> dict[str, Any]:
 def hardware_class_of(
     processor: str, cores: int, accelerators: Sequence[str], *, hosts: int = 1
 ) -> str:
-    """`cpu-<processor>-<n>-cores` or `<n>x-<accelerator>`: lower case letters, digits, dashes.
+    """Return `cpu-<processor>-<n>-cores` or `<n>x-<accelerator>`: lower case, digits, dashes.
 
-    Of several equal hosts `<hosts>x-cpu-...` or `<hosts>x<n>-<accelerator>`, n being each host's.
+    Several equal hosts are `<hosts>x-cpu-...` or `<hosts>x<n>-<accelerator>`, n for each host.
     """
     if accelerators:
         count = len(accelerators)
@@ -222,7 +221,7 @@ def hardware_class_of(
 
 
 def slug(name: str) -> str:
-    """A model name without marks, filler words, cores and clock rate: `intel-xeon-gold-6230`."""
+    """Strip marks, filler words, cores and clock rate from a name: `intel-xeon-gold-6230`."""
     plain = re.sub(r"\((r|tm)\)|@.*|\b(\d+-core|cpu|processor)\b", " ", name.lower())
     return re.sub(r"[^a-z0-9]+", "-", plain).strip("-") or "unknown"
 
@@ -245,7 +244,7 @@ def processor_count() -> int:
 
 
 def memory_gib() -> float:
-    """The memory of this host; 0 where the system does not tell."""
+    """Return the memory of this host, 0 where the system hides it."""
     if not hasattr(os, "sysconf"):
         return 0.0
     return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)

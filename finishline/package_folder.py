@@ -1,4 +1,4 @@
-"""A temporary folder with the files of a package, for a box to show to its training."""
+"""Write the files of a code submission to a temporary folder for its sandbox."""
 
 import os
 import shutil
@@ -11,20 +11,20 @@ from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # Not on Windows, where no box is.
+except ImportError:  # Windows has neither.
     fcntl = None  # type: ignore[assignment]
 
 PREFIX = "finishline-package-"
-# One that is being made is not held yet.
+# A folder is not yet held while it is made.
 YOUNG_SECONDS = 10.0
 
 
 @contextmanager
 def package_folder(files: Mapping[str, bytes]) -> Iterator[Path]:
-    """A folder with these files, which every user of this machine may read until it is left.
+    """Write these files to a folder that every user of this machine may read until it is left.
 
     Folders that killed processes of this user left behind go too: a source may be under embargo.
-    Raises ValueError for a name that leads out of it, OSError for one that no file has.
+    Raises ValueError for a name outside the folder, OSError for an impossible file name.
     """
     _remove_left()
     with tempfile.TemporaryDirectory(prefix=PREFIX) as name, _held(name):
@@ -43,7 +43,7 @@ def package_folder(files: Mapping[str, bytes]) -> Iterator[Path]:
 
 @contextmanager
 def _held(folder: str) -> Iterator[None]:
-    """Hold a folder for as long as this process lives at most."""
+    """Hold a folder at most until this process ends."""
     if fcntl is None:
         yield
         return
@@ -56,7 +56,7 @@ def _held(folder: str) -> Iterator[None]:
 
 
 def _remove_left() -> None:
-    """Remove this user's folders that nobody holds."""
+    """Remove folders of this user without a holder."""
     if fcntl is None:
         return
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):

@@ -1,4 +1,4 @@
-"""A thread that does one thing again and again: on time, at once when woken, until stopped."""
+"""Repeat a step in a thread: on time, at once when woken, until stopped."""
 
 import logging
 import threading
@@ -14,12 +14,12 @@ JOIN_SECONDS = 10.0
 class PeriodicThread:
     """Thread that waits for `seconds` or for `wakeup`, calls `step`, and waits again.
 
-    A step may return the seconds to wait after it instead. One that raises is called again after
-    `seconds`: its exception is logged once for each kind, and its recovery once. A kind in
-    `outages` comes from outside, such as a database that is away, so its line has no traceback.
+    A step may return the seconds to wait next. After an exception it is called again after
+    `seconds`. Each kind of exception is logged once, and so is the recovery. A kind in `outages`
+    comes from outside, such as an unreachable database, so its line has no traceback.
 
-    With `last_step` it is called once more at the stop. `was_woken` is whether the present step
-    was woken rather than due.
+    With `last_step` it is called once more at the stop. `was_woken` is whether the present step was
+    woken rather than due.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class PeriodicThread:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether it was told to stop, so that the present step is the last."""
+        """Whether it must stop, so the present step is the last."""
         return self._stopping.is_set()
 
     def start(self) -> None:
@@ -72,18 +72,17 @@ class PeriodicThread:
         self._wakeup.set()
 
     def stop(self, *, join_seconds: float | None = JOIN_SECONDS) -> None:
-        """Stop after the step under way. Wait for it, but no longer than `join_seconds`."""
+        """Stop after the current step. Waits for it at most `join_seconds`."""
         self._stopping.set()
         self._wakeup.set()
         if self._thread.is_alive():
             self._thread.join(join_seconds)
 
     def end(self) -> None:
-        """Have no further step, not even a last one. The step itself calls it."""
+        """Skip all further steps, the last one too. The step itself calls it."""
         self._has_ended = True
 
     def pause(self, seconds: float) -> None:
-        """Wait within a step, at most until the stop."""
         self._stopping.wait(seconds)
 
     def _run(self) -> None:
@@ -100,7 +99,7 @@ class PeriodicThread:
                 return
 
     def _attempt(self) -> float | None:
-        """Seconds until the next step."""
+        """Call the step, and return the seconds until the next one."""
         try:
             asked = self._step()
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Folders of the installed server, in a checkout and in a wheel, and the commit of a checkout."""
+"""Find folders of the installed server, in a checkout and in a wheel, and a checkout's commit."""
 
 import importlib.util
 import re
@@ -6,21 +6,21 @@ from pathlib import Path
 
 
 def find_folder(package: Path, name: str) -> Path:
-    """The folder `name` of the server: inside its package in a wheel, beside it in a checkout.
+    """Find a folder of the server: in its package in a wheel, next to it in a checkout.
 
-    The package is looked at first: in site-packages a folder `docs` beside it may be anybody's.
+    The package comes first: in site-packages a folder `docs` next to it may belong to anybody.
     """
     inside = package / "files" / name
     return inside if inside.is_dir() else package.parent / name
 
 
 def installed_server() -> Path | None:
-    """The package of finishline-server without importing it. None if it is not installed."""
+    """Find the package of finishline-server without an import. None if it is not installed."""
     spec = importlib.util.find_spec("server")
     if spec is None or spec.origin is None:
         return None
     package = Path(spec.origin).resolve().parent
-    # Other projects have a package of that name too.
+    # Other projects have a package of this name too.
     return package if (package / "base" / "places.py").is_file() else None
 
 
@@ -30,10 +30,10 @@ LARGEST_REFS = 4 * 1024 * 1024
 
 
 def commit_of(folder: Path) -> str | None:
-    """The commit that a folder is a checkout of. None where its files name none.
+    """Return the commit of a checkout, None if its files name no commit.
 
-    Looks at the folder and at those above it. No program runs on another user's folder. A checkout
-    may hold other files than its commit: its importer answers for that.
+    Looks at the folder and its parents. Runs no program on another user's folder. A checkout may
+    hold other files than its commit, and its importer answers for them.
     """
     place = folder.resolve()
     git = next(

@@ -1,6 +1,6 @@
-"""Servers that somebody logged in to: their addresses, and a token for each.
+"""Keep the servers you logged in to, with their tokens.
 
-They are in $XDG_CONFIG_HOME/finishline/profiles.json, for the user alone.
+They are in $XDG_CONFIG_HOME/finishline/profiles.json, which only the user can read.
 """
 
 import json
@@ -28,20 +28,19 @@ class Profile:
 
 @dataclass(frozen=True)
 class Server:
-    """Address and token that a program uses unless it names others."""
+    """Address and token that a program uses by default."""
 
     url: str | None
     token: str | None
 
 
 def profiles_file() -> Path:
-    """The file of all profiles, which need not exist."""
     home = os.environ.get("XDG_CONFIG_HOME")
     return (Path(home) if home else Path.home() / ".config") / "finishline" / "profiles.json"
 
 
 def chosen_profile() -> Profile | None:
-    """The profile of FINISHLINE_PROFILE, else the first login's. None without a login.
+    """Return the profile of FINISHLINE_PROFILE, else the first login's. None without a login.
 
     Raises ProfileError for an unknown name.
     """
@@ -54,15 +53,15 @@ def chosen_profile() -> Profile | None:
 
 
 def default_name() -> str | None:
-    """Name of the login that is used unless FINISHLINE_PROFILE names another. None without one."""
+    """Return the login used without FINISHLINE_PROFILE. None without a login."""
     name: str | None = _read()["default"]
     return name
 
 
 def chosen_server(url: str | None = None, token: str | None = None) -> Server:
-    """Address and token: those given, else the environment's, else the chosen profile's.
+    """Return the given address and token, else the environment's, else the chosen profile's.
 
-    A profile's token goes to the address of that profile alone. Raises ProfileError.
+    A profile's token goes only to the profile's address. Raises ProfileError.
     """
     url = url or os.environ.get("FINISHLINE_URL") or None
     token = token or os.environ.get("FINISHLINE_TOKEN") or None

@@ -1,4 +1,4 @@
-"""The benchmark definitions: beside this folder in a checkout, within it in a source archive."""
+"""Find the benchmark definitions: next to this folder in a checkout, inside it in an sdist."""
 
 import shutil
 from pathlib import Path
@@ -12,16 +12,15 @@ FOUND = WITHIN if (HERE / WITHIN).is_dir() else BESIDE
 
 
 class SourceArchive(sdist):
-    """A source archive with the definitions within, so that a wheel can be built of it alone."""
+    """Add the definitions to the sdist, so you can build a wheel from it."""
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
-        """Copy the sources, then the definitions."""
         super().make_release_tree(base_dir, files)
         shutil.copytree(HERE / FOUND, Path(base_dir) / WITHIN, dirs_exist_ok=True)
 
 
 setup(
     cmdclass={"sdist": SourceArchive},
-    script_name="setup.py",  # Which is no module of the package.
+    script_name="setup.py",  # Outside the package.
     package_dir={"finishline": ".", "finishline.files.benchmarks": FOUND},
 )

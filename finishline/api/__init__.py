@@ -1,1 +1,1 @@
-"""The schemas that cross HTTP: the server writes them, the client reads them."""
+"""Schemas of HTTP: the server writes them, the client reads them."""

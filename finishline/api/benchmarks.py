@@ -9,7 +9,7 @@ PhaseName = Literal["announced", "open", "frozen", "closed"]
 
 
 class Dates(Schema):
-    """Dates of a benchmark in UTC. None is no date."""
+    """Dates of a benchmark in UTC. None means the date is open."""
 
     opens_at: datetime | None
     freezes_at: datetime | None
@@ -18,9 +18,9 @@ class Dates(Schema):
 
 
 class PhasesView(Dates):
-    """The phase of a benchmark, as a `sentence` too. "frozen" is open under frozen rules.
+    """Phase of a benchmark, and the same as a `sentence`. "frozen" is open under frozen rules.
 
-    `frozen_sha256` names the definition that submissions are scored under since `freezes_at`.
+    Submissions since `freezes_at` are scored under the definition `frozen_sha256`.
     """
 
     phase: PhaseName
@@ -46,7 +46,7 @@ class TargetView(Schema):
 
 
 class DataSetView(Schema):
-    """Data set for training and evaluation. None if it is no fixed set of items."""
+    """Data set for training and evaluation. Counts are None without a fixed set of items."""
 
     name: str
     source: str
@@ -57,8 +57,8 @@ class DataSetView(Schema):
 class RunsView(Schema):
     """Runs of a result, and how many are dropped at each end.
 
-    A submission has `started` runs: more than `count` where the first `count` that reach the target
-    make the result. With a `most` it has `count` to `most` runs, and all of them count.
+    A submission has `started` runs, and its first `count` runs that reach the target make the
+    result. With `most` it has `count` to `most` runs, and all of them count.
     """
 
     count: int
@@ -70,9 +70,9 @@ class RunsView(Schema):
 class BenchmarkView(Schema):
     """A benchmark: task, data set, target and rules version.
 
-    `convergence_unit` is the unit of a training's length, `time_unit` the unit that pages show
-    times in, None where the times of a board choose it. `submissions` counts all of them. `phases`
-    are None if the benchmark is only named in an answer.
+    `convergence_unit` is the unit of a training's length. `time_unit` is the unit of times on
+    pages, and each board chooses it if it is None. `phases` are None where an answer only names the
+    benchmark.
     """
 
     id: str
@@ -95,6 +95,6 @@ class BenchmarkView(Schema):
 
 
 class BenchmarkList(Schema):
-    """Every benchmark of this server."""
+    """All benchmarks of this server."""
 
     benchmarks: list[BenchmarkView]

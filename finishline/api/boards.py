@@ -16,13 +16,13 @@ Section = Literal["ranked", "elsewhere", "unchecked", "claimed", "unranked"]
 
 
 class RowSubmission(Schema):
-    """The submission of a row, as its submitter and its checks describe it.
+    """Submission of a row, as its submitter and its checks describe it.
 
-    `model` is the reference's own where its runs were measured, and `claimed_model` the submitter's
-    word. `precision` is the narrowest floating type touched, as claimed, and `precision_measured`
-    as a replay found it. `verification_id` is the verification behind the status, or the one under
-    way. `package_bytes` is the size of code under xz. A `duplicate_of` an earlier submission has
-    no time and no rank of its own. Runs of one configuration share a `pool_id`.
+    `model` is the reference's own where its runs were measured, and `claimed_model` is from the
+    submitter. `precision` is the narrowest floating type touched, as claimed, and
+    `precision_measured` as a replay found it. `verification_id` is the verification behind the
+    status, or a running one. `package_bytes` is the size of code under xz. A `duplicate_of` an
+    earlier submission has neither time nor rank. Runs of one configuration share a `pool_id`.
     """
 
     id: str
@@ -51,12 +51,12 @@ class RowSubmission(Schema):
 
 
 class RowTime(Schema):
-    """The time to the target of a training, in seconds.
+    """Time of a training to the target, in seconds.
 
-    `seconds` is the one that the row shows: `measured` by our workers, else published or claimed.
-    `low` and `high` are its 95 % interval, and `raw` is it before it was normalised. `runs` is the
-    number of measured runs, and `claimed` the time of the submitter's own logs. `busy` says that
-    other programs had the processor, so it may be faster.
+    `seconds` is shown: `measured` by our workers, else published or claimed. `low` and `high` are
+    its 95 % interval, and `raw` is the time before it was normalised. `runs` counts measured runs,
+    and `claimed` is from the submitter's logs. `busy` means other programs used the processor, so
+    `seconds` may be too high.
     """
 
     seconds: float | None
@@ -71,10 +71,10 @@ class RowTime(Schema):
 
 
 class RowQuality(Schema):
-    """The quality of a training on a board with a budget, in the unit of the target.
+    """Quality of a training on a board with a budget, in the unit of the target.
 
-    `measured` is the mean of our workers' `runs`, with its 95 % interval, and `claimed` the mean of
-    the submitter's own logs.
+    `measured` is the mean of our workers' `runs`, with its 95 % interval. `claimed` is the mean of
+    the submitter's logs.
     """
 
     measured: float | None = None
@@ -85,10 +85,10 @@ class RowQuality(Schema):
 
 
 class RowRuns(Schema):
-    """The runs behind the time of a row.
+    """Runs behind the time of a row.
 
-    `quality` is the best of them, or the one of an inference's model, in the unit of the target.
-    `samples_per_second` is of the runs that reached the target.
+    `quality` is the best of the runs, or the quality of an inference's model, in the unit of the
+    target. `samples_per_second` covers the runs that reached the target.
     """
 
     reached: int
@@ -102,7 +102,7 @@ class RowRuns(Schema):
 class RowCost(Schema):
     """US dollars to the target, or for 10,000 answers of an inference.
 
-    `price` is the entry of the price book that it rests on, null where the system states its own.
+    `price` is its entry of the price book, null where the system states a price.
     """
 
     usd: float | None
@@ -118,7 +118,7 @@ class RowLatency(Schema):
 
 
 class RowEnergy(Schema):
-    """The mean energy of a run to the target, in the replay behind the status."""
+    """Mean energy of a run to the target, in the replay behind the status."""
 
     joules: float | None = None
     kwh: float | None = None
@@ -129,13 +129,13 @@ class BoardRow(Schema):
 
     `section` is the part of the board: numbered rows, measured rows that another board or row of
     the submitter numbers, published rows without a checked source, claims, and rows without a rank.
-    `evidence` says which time is ranked, and `check` how far a claimed one was checked.
+    `evidence` says which time is ranked, and `check` how far a claimed time was checked.
 
-    The row with `is_holder` holds first place. `not_first` says why a row with a lower time
-    doesn't. `head_to_head` is the verification that the holder won, or another row's latest with
-    the holder. `not_separated_from` is the number of the better row that these runs cannot tell
-    from this one. A gap under `visible_gap_percent` could not be seen. `variation` is the
-    coefficient of variation across the runs, in percent.
+    The row with `is_holder` holds first place. `not_first` says why a faster row doesn't.
+    `head_to_head` is the verification that the holder won, or another row's latest with the holder.
+    `not_separated_from` is the number of the better row that these runs can't be told from.
+    `visible_gap_percent` is the smallest gap these runs can show. `variation` is the coefficient of
+    variation across the runs, in percent.
     """
 
     rank: int | None
@@ -169,7 +169,7 @@ GROUPS: dict[str, type[Schema]] = {
     "latency": RowLatency,
     "energy": RowEnergy,
 }
-# Columns of a board's CSV that have another name than their field.
+# Columns of a board's CSV with another name than their field.
 COLUMNS = {
     "submission.id": "submission_id",
     "time.seconds": "tta_seconds",
@@ -199,7 +199,7 @@ COLUMNS = {
 
 
 def _fields() -> Iterator[tuple[tuple[str, ...], str, FieldInfo]]:
-    """Each field of a row: its path, its column, and the field."""
+    """Yield the path, the column and the field of each field of a row."""
     for name, field in BoardRow.model_fields.items():
         of_group = GROUPS[name].model_fields.items() if name in GROUPS else ()
         for part, inner in of_group:
@@ -213,7 +213,7 @@ COLUMN_FIELDS = {column: field for _, column, field in _fields()}
 
 
 def nested(columns: Mapping[str, Any]) -> dict[str, Any]:
-    """A row from its columns."""
+    """Build a row from its columns."""
     row: dict[str, Any] = {}
     for column, (name, *part) in PATHS.items():
         if part:
@@ -224,7 +224,7 @@ def nested(columns: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of a row, with null for a field that it hasn't."""
+    """Return the columns of a row, with null for each absent field."""
     return {
         column: (row.get(name) or {}).get(part[0]) if part else row.get(name)
         for column, (name, *part) in PATHS.items()
@@ -232,7 +232,7 @@ def flat(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class WhatIfView(Schema):
-    """The clock and target of a board that is not the official ranking, and a sentence on them."""
+    """Unofficial clock and target of a board, and a sentence on them."""
 
     clock: str
     target: float
@@ -242,7 +242,7 @@ class WhatIfView(Schema):
 
 
 class BoardPriceView(Schema):
-    """Unofficial prices of a board: one, or the price book of a day, and a sentence on them."""
+    """Unofficial prices of a board: a price, or the price book of a day, and a sentence on it."""
 
     usd_per_accelerator_hour: float | None
     prices_on: date | None
@@ -253,11 +253,11 @@ class BoardView(Schema):
     """A page of a leaderboard. `version` rises with every change of the board.
 
     Its entries are of one `kind`, "train" or "inference". Measured times of one `hardware_class`
-    are numbered. Of `total` entries that fit the query
-    those from place `first` on are here, counted from 1.
+    are numbered. `total` counts the entries of the query, and this page starts at place `first`,
+    counted from 1.
 
-    `what_if` is None on the official ranking, `price` where costs are as stated. `other_rules` has
-    each `benchmark_sha256` whose figures are not comparable with those scored now, and why.
+    `what_if` is None on the official ranking, `price` where costs are as stated. `other_rules`
+    names each `benchmark_sha256` with incomparable figures, and says why.
     """
 
     benchmark: str

@@ -12,7 +12,7 @@ class Named(Schema):
 
 
 class ComparedView(Named):
-    """A submission that is compared. `run_seconds` of the runs that reached the target."""
+    """A compared submission. `run_seconds` has the runs that reached the target."""
 
     model: str
     hardware: str
@@ -25,7 +25,7 @@ class ComparedView(Named):
 
 
 class PairedView(Schema):
-    """The latest head-to-head of two submissions: the challenger's time over the holder's.
+    """Latest head-to-head of two submissions: the challenger's time over the holder's.
 
     `ratio` is the geometric mean over its `pairs`, with its 95 % interval and one-sided p-value.
     """
@@ -41,15 +41,14 @@ class PairedView(Schema):
 
 
 class ComparedPairView(Schema):
-    """The first submission against the second.
+    """The first submission against the second, over all their runs.
 
-    `ratio` is of the geometric means of their times, below 1 where the first is faster, with its
-    95 % interval. `p_faster` is the confidence that the first is faster on average (1 less the
-    one-sided p-value of Welch's test on log times), `p_one_run_faster` the share of pairs of runs
-    in which it is. `p_adjusted` is the two-sided p-value by Holm over all pairs of the answer.
-    `runs_needed` is how many runs each would need to tell a gap of this size apart. All of these
-    are over every run of both. `head_to_head` is over pairs that were trained in turn, and tells
-    more.
+    `ratio` is of the geometric means of their times, below 1 where the first is faster, with its 95
+    % interval. `p_faster` is the confidence in the first being faster on average (1 less the
+    one-sided p-value of Welch's test on log times). `p_one_run_faster` is the share of pairs of
+    runs in which it is. `p_adjusted` is the two-sided p-value by Holm over all pairs of the answer.
+    `runs_needed` is the runs of each to tell a gap of this size. `head_to_head` trains both in
+    turn, and says more.
     """
 
     first: str
@@ -68,7 +67,7 @@ class ComparedPairView(Schema):
 
 
 class SubmissionComparison(Schema):
-    """Every pair of two to six submissions of one benchmark."""
+    """All pairs of two to six submissions of one benchmark."""
 
     benchmark: str
     submissions: list[ComparedView]

@@ -11,7 +11,7 @@ Role = Literal["submitter", "organiser", "admin", "worker"]
 class MeView(Schema):
     """User, role and expiry of this request's token.
 
-    `role` is the token's, `highest_role` the highest that this user's tokens may have.
+    `role` is the token's, `highest_role` the highest for tokens of this user.
     """
 
     user: Name
@@ -29,10 +29,10 @@ Measure = Literal["submissions_per_day", "gpu_seconds_per_month"]
 
 
 class UseView(Schema):
-    """Use of one quota. `allowed` is null for no limit.
+    """Use of one quota. `allowed` is null without a limit.
 
     Submissions count for 24 hours, accelerator seconds for 30 days. `reserved`, part of `used`, is
-    the estimate for verifications under way. `room_at` is when there is room again.
+    the estimate for running verifications. `room_at` is when there is room again.
     """
 
     measure: Measure

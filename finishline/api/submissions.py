@@ -16,7 +16,7 @@ Decision = Literal["publish", "keep", "pending"]
 
 
 class SourceView(Schema):
-    """Known archive of a published result, and the commit that holds it."""
+    """Archive of a published result, and its commit."""
 
     name: str
     url: str
@@ -36,9 +36,9 @@ class ViolationView(Schema):
 class RcpView(Schema):
     """Comparison of the runs' convergence with the reference's.
 
-    "pass", "fail", "missing", or "published": missing, with the factor of a scaling.json. `factor`
-    multiplies a passing set's raw time. `batch_size`, `mean` and `lowest` are of the reference
-    point that was used.
+    `verdict` is "pass", "fail", "missing", or "published": missing, with the factor of a
+    scaling.json. `factor` multiplies a passing set's raw time. `batch_size`, `mean` and `lowest`
+    are of the reference point.
     """
 
     verdict: str
@@ -57,10 +57,10 @@ class RcpView(Schema):
 
 
 class CostBasisView(Schema):
-    """Price behind a cost: `usd_per_hour` is of the whole system.
+    """Price behind a cost: `usd_per_hour` is for the whole system.
 
-    From the price book it is the one of entry `price`, for `count` instances. Else as claimed.
-    `why_unranked` is why no row ranks by it.
+    From the price book it is entry `price`, for `count` instances. Otherwise it is as claimed.
+    `why_unranked` says why rows don't rank by it.
     """
 
     source: Literal["price_book", "claim"]
@@ -75,9 +75,9 @@ class CostBasisView(Schema):
 class ResultView(Schema):
     """Result of the runs, with every step. Times in seconds on the benchmark's clock.
 
-    `raw_tta_seconds` is as measured. `tta_seconds` is normalised if `rcp` says so. `at_stop` has
-    the figures of runs that all stop at one step. `cost_usd` is computed with each answer, at the
-    price of `cost_basis`.
+    `raw_tta_seconds` is as measured, and `tta_seconds` is normalised if `rcp` says so. `at_stop`
+    has the figures of runs that all stop at one step. `cost_usd` is computed with each answer from
+    `cost_basis`.
     """
 
     tta_seconds: float | None
@@ -102,11 +102,10 @@ class ResultView(Schema):
 
 
 class InferenceResultView(Schema):
-    """Result of an inference entry, as it states it.
+    """Result of an inference, as it states it.
 
-    `latency_ms` is of one item at batch size 1. `quality` is in the unit of the target. Without
-    `reached` it is not ranked. `given_in_percent` says that the entry states a percentage where the
-    target is a fraction.
+    `latency_ms` is for one item at batch size 1. `quality` is in the unit of the target. It ranks
+    if `reached`. `given_in_percent` means a stated percentage where the target is a fraction.
     """
 
     latency_ms: float
@@ -120,10 +119,10 @@ class InferenceResultView(Schema):
 
 
 class JudgedOnView(Schema):
-    """Figures behind a published verdict that rescoring has since changed.
+    """Figures behind a published verdict that rescoring changed later.
 
-    `benchmark_sha256` is the definition it was judged under, None if that is the current one. The
-    proof of `verification_id` keeps everything as it was.
+    `benchmark_sha256` is the definition of the verdict, None if it is the current one. The proof of
+    `verification_id` keeps the earlier figures.
     """
 
     verification_id: str
@@ -150,7 +149,7 @@ class SystemView(Schema):
 
 
 class RunView(Schema):
-    """A run of a submission. `settings` are the hyperparameters that its log states."""
+    """A run of a submission. `settings` are the hyperparameters in its log."""
 
     index: int
     file: str
@@ -167,7 +166,7 @@ class RunView(Schema):
 
 
 class VerificationState(Schema):
-    """A verification in short. A status rests on the one that is `published`."""
+    """Short form of a verification. A status rests on the `published` verification."""
 
     id: str
     kind: str
@@ -185,7 +184,7 @@ class VerificationSummary(VerificationState):
 
 
 class WithdrawalView(Schema):
-    """When something was done, by whom and why."""
+    """Date, author and reason of an act."""
 
     at: datetime
     by: str
@@ -193,7 +192,7 @@ class WithdrawalView(Schema):
 
 
 class WaiverView(WithdrawalView):
-    """A rule that an organiser waived for one submission: the result breaks it and may rank."""
+    """A rule that an organiser waived for one submission: its result breaks it and may rank."""
 
     rule: str
 
@@ -206,15 +205,15 @@ class PackageFileView(Schema):
 
 
 class PackageView(Schema):
-    """The code of a code submission.
+    """Code of a code submission.
 
-    `environment_sha256` is of the exact versions on the workers that train it. `based_on` is the
-    parent that its submitter names, `factors` the ideas that can be switched off.
-    `compressed_bytes` is its size under xz. Its `files` and `factors` are its submitter's and the
-    organisers' until `published_at`, the moment of its first verdict, and empty for others.
+    `environment_sha256` is of the exact versions on its workers. `based_on` is the parent that its
+    submitter names, and `factors` are the ideas that you can switch off. `compressed_bytes` is its
+    size under xz. `files` and `factors` are for its submitter and organisers until `published_at`,
+    the moment of its first verdict, and empty for others.
 
-    One run of a code submission that says to be `deterministic` is repeated with equal seed and
-    data: its `determinism` is "shown" if all predictions were equal, else "struck".
+    A `deterministic` code submission has one run repeated with equal seed and data. Its
+    `determinism` is "shown" if all predictions were equal, else "struck".
     """
 
     sha256: str
@@ -235,21 +234,20 @@ class PackageView(Schema):
 
 
 class SubmissionView(Schema):
-    """A submission: the claim, the result, the runs and the verifications.
+    """A submission: its statements, result, runs and verifications.
 
-    `kind` is "logs", "code", or "inference" for one without runs. `measured_latency_ms` is a
-    worker's median for one item on the same hardware class. `precision` is the narrowest floating
-    type the training touches as claimed, `precision_measured` as replayed. Code has a `package` and
-    no logs: its runs are those of its measurements.
+    `kind` is "logs", "code" or "inference". `measured_latency_ms` is a worker's median for one item
+    on the same hardware class. `precision` is the narrowest floating type the training touches as
+    claimed, `precision_measured` as replayed. Code has a `package`, and its runs are from its
+    measurements.
 
-    `judged_on` has the earlier figures behind its status if its runs were rescored since, and is
-    null in a list. Its status rests on `published_verification`. `pending_decisions` are verdicts
-    of reruns that wait for an organiser. One with a `withdrawal` ranks nowhere and stays as it was.
-    One with a `retirement` can't be trained any more, and holds no first place.
-    One that is `under_embargo` is shown to its submitter, the members of their organisation and
-    organisers.
+    Its status rests on `published_verification`. `judged_on` has the earlier figures behind it if
+    its runs were rescored since, and is null in a list. `pending_decisions` are verdicts of reruns
+    that wait for an organiser. With a `withdrawal` it is unranked and stays as it was. With a
+    `retirement` it can't be trained any more, and can't hold first place. If `under_embargo`, only
+    its submitter, the members of their organisation and organisers see it.
 
-    Its rank, evidence and measured time are those of its row on a board.
+    Its rank, evidence and measured time are as on its board.
     """
 
     id: str
@@ -327,7 +325,7 @@ class EvaluationView(Schema):
 
 
 class CurveView(Schema):
-    """Every evaluation of a run."""
+    """All evaluations of a run."""
 
     index: int
     file: str
@@ -342,9 +340,10 @@ class ParameterSetting(Schema):
 
 
 class RunMeasure(Schema):
-    """The best value a run had of a measure, and when it reached the target.
+    """Best value of a measure in a run, and when it reached the target.
 
-    `seconds` are on the benchmark's clock. They and `epoch` are None for a run that missed it.
+    `seconds` are on the benchmark's clock. They and `epoch` are None for a run that missed the
+    target.
     """
 
     measure: str
@@ -354,10 +353,10 @@ class RunMeasure(Schema):
 
 
 class RunRecord(Schema):
-    """One run, with its submission and the definition it was scored by.
+    """One run, with its submission and the definition of its score.
 
-    `status` is of its submission. `parameter_setting` has the values that the submission states.
-    All others are the reference's.
+    `status` is of its submission. `parameter_setting` has the stated values. The others are the
+    reference's.
     """
 
     benchmark: str
@@ -385,7 +384,7 @@ class RunRecord(Schema):
 
 
 class RunExport(Schema):
-    """A page of runs, in the order in which they came. `next_cursor` asks for the next."""
+    """A page of runs, in order of arrival. `next_cursor` requests the next page."""
 
     benchmark: str
     next_cursor: str | None

@@ -14,7 +14,7 @@ from finishline.rules.verification.utilisation import RunUtilisation
 
 
 class PairView(Schema):
-    """Two runs that followed each other, and the challenger's time over the holder's.
+    """Two runs in a row, and the challenger's time over the holder's.
 
     The `winner` has the lower time, or the better quality where the board ranks by it.
     """
@@ -47,12 +47,12 @@ class QualityGapView(Schema):
 
 
 class HeadToHeadView(Schema):
-    """A head-to-head: the two sides, the side that each run trains, and the result so far.
+    """A head-to-head: its two sides, the side of each run, and the result so far.
 
     `pairs` are of this verification and of the earlier ones that asked for more pairs. `p_value` is
     one-sided: how likely are these figures if the challenger is no better? It wins below
-    `threshold`. `quality` is compared in the place of `time` where the board ranks by it.
-    `continued_by` is the verification with the pairs that follow.
+    `threshold`. `quality` is compared instead of `time` where the board ranks by it. `continued_by`
+    is the verification with the next pairs.
     """
 
     challenger: str
@@ -71,8 +71,8 @@ class HeadToHeadView(Schema):
 class BackendView(Schema):
     """One backend: milliseconds for one item at batch size 1, or why it was not measured.
 
-    `samples` were timed in `passes` over the evaluation set, None if a report has neither.
-    `missing` says why a percentile is absent. `eligible` is whether the model meets the target.
+    `samples` were timed in `passes` over the evaluation set. `missing` says why a percentile is
+    absent. `eligible` is whether the model meets the target.
     """
 
     backend: str
@@ -94,11 +94,11 @@ class BackendView(Schema):
 
 
 class AttemptView(Schema):
-    """An attempt on one worker. `refunded` is whether it failed without charge to a quota.
+    """An attempt on one worker. `refunded` means it failed without charge to a quota.
 
-    `id` is null while it waits: only the worker that was drawn for it knows it. A failure leaves
-    the latest evaluation and the end of the log of the run that failed. If the worker could not
-    send the log, the last events received.
+    `id` is null while it waits, because only its drawn worker may know it. A failure leaves the
+    latest evaluation and the end of the failed run's log. If the worker could not send the log, it
+    leaves the last events received.
     """
 
     id: str | None
@@ -114,7 +114,7 @@ class AttemptView(Schema):
 
 
 class ReasonView(Schema):
-    """A finding of the verdict, its effect on the outcome, and the numbers behind it."""
+    """A finding of the verdict, its effect on the outcome, and its numbers."""
 
     code: str
     weight: str
@@ -123,7 +123,7 @@ class ReasonView(Schema):
 
 
 class DecisionView(Schema):
-    """Decision about a verdict: published, kept back, or pending for an organiser."""
+    """Review of a verdict: published, kept back, or pending for an organiser."""
 
     decision: Decision
     reason: str | None
@@ -131,10 +131,11 @@ class DecisionView(Schema):
 
 
 class FactorView(Schema):
-    """Training without the factors in `off`, compared with training with all of them.
+    """Training without the factors in `off`, compared with all of them.
 
-    `reached` of `started` runs reached the target. `ratio` is the time over that with all factors,
-    with its 95 % interval, over `pairs` of equal seed and data. None below two such pairs.
+    `reached` of `started` runs reached the target. `ratio` is the time over the time with all
+    factors, with its 95 % interval, over `pairs` of equal seed and data. It is None below two such
+    pairs.
     """
 
     off: list[str]
@@ -150,12 +151,13 @@ class VerificationView(VerificationState):
     """A verification: sealed plan, attempts, verdict. Seeds and nonce are shown after its end.
 
     `kind` is "replay" for the check of a submission, "calibration" for a measurement of the
-    reference, "head_to_head" for a submission `against` another, "latency" for the time its model
-    takes, with the measured `backends`. `utilisation` is of each run of the report, by the roofs
-    that its worker measured. `hyperparameters` are those of each run if the runs differ. They are
-    sealed as seeds are. `control_runs` and `repeat_runs` measure no time, and count from 0 as the
-    index of a run. A "cross_check" trains a run of `checks_id` again. An "ablation" has the
-    `factors` of a code submission, switched off alone and all together.
+    reference, "head_to_head" for a submission `against` another, "latency" for a model's time, with
+    the measured `backends`. A "cross_check" trains a run of `checks_id` again. An "ablation"
+    switches the `factors` of a code submission off, one by one and all together.
+
+    `utilisation` is of each run of the report, by the peak throughput of its worker.
+    `hyperparameters` are for each run if the runs differ, and are sealed as seeds are.
+    `control_runs` and `repeat_runs` measure no time, and count from 0 as the index of a run.
     """
 
     submission_id: str | None
@@ -186,7 +188,7 @@ class VerificationView(VerificationState):
 
 @dataclass(frozen=True)
 class ReplayFigures:
-    """One replay: seconds and epochs to the target, None if it did not reach it."""
+    """One replay: seconds and epochs to the target, None if it missed it."""
 
     index: int
     seed: int
@@ -198,7 +200,7 @@ class ReplayFigures:
 
 @dataclass(frozen=True)
 class Difference:
-    """A figure's means in both verifications, and the two-sided p-value of Welch's t-test on logs.
+    """Means of a figure in both verifications, and the two-sided p-value of Welch's t-test on logs.
 
     `comparable` is false for times on different hardware classes.
     """
@@ -235,7 +237,7 @@ class ExpectedReplay(Schema):
 
 
 class Skipped(Schema):
-    """A submission that is not replayed, and why."""
+    """A submission without a replay, and why."""
 
     submission_id: str
     why: str

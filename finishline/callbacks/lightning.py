@@ -18,16 +18,14 @@ class FinishlineCallback(LoggedCallback, Callback):  # type: ignore[misc]  # Lig
     """
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Open the log before the model and the data are set up."""
         if stage == "fit":
             self._log.open(writes=trainer.is_global_zero)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        """Start the clock. The sanity check is over."""
+        """Start the clock after the sanity check."""
         self._log.start()
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """Log an evaluation after the epochs trained so far."""
         if not self._log.is_open or trainer.sanity_checking:
             return
         batches = trainer.num_training_batches
@@ -37,9 +35,7 @@ class FinishlineCallback(LoggedCallback, Callback):  # type: ignore[misc]  # Lig
             trainer.should_stop = True
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """Stop the clock."""
         self._log.close()
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """End the log as aborted."""
         self._log.close(exception)

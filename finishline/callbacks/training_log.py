@@ -1,4 +1,4 @@
-"""The log of a training whose framework calls back: opened, closed, and fed with its metrics."""
+"""Open, feed and close the log of a training whose framework calls back."""
 
 import atexit
 from collections.abc import Callable, Mapping
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class TrainingLog:
-    """A run whose quality is the metric `quality` of a framework, times `scale`.
+    """A run with the metric `quality` of a framework, times `scale`.
 
-    A log that nobody closed ends as aborted when the program does.
+    An open log ends as aborted when the program does.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class TrainingLog:
         self.is_open = False
 
     def open(self, *, writes: bool) -> None:
-        """Open the log of a further training. It is this process's to write if `writes`."""
+        """Open the log of a further training. This process writes it if `writes`."""
         self.close(RuntimeError("the training before did not end"))
         self._run = self._make()
         if not writes:
@@ -36,7 +36,6 @@ class TrainingLog:
         atexit.register(self.close, RuntimeError("the program ended"))
 
     def start(self) -> None:
-        """Start the clock."""
         self._run.start()
 
     def evaluate(self, metrics: Mapping[str, Any], *, epoch: float) -> bool:
@@ -56,7 +55,7 @@ class TrainingLog:
 
 
 class LoggedCallback:
-    """Options of a callback, which keeps its log. Frameworks make their own callbacks of it."""
+    """Options of a callback, which keeps its log. Frameworks make their callbacks of it."""
 
     def __init__(
         self,

@@ -15,19 +15,17 @@ class FinishlineCallback(LoggedCallback, TrainerCallback):  # type: ignore[misc]
     """
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Open the log and start the clock."""
         self._log.open(writes=state.is_world_process_zero)
         self._log.start()
 
     def on_evaluate(
         self, args: Any, state: Any, control: Any, *, metrics: Mapping[str, Any], **_: Any
     ) -> None:
-        """Log an evaluation. One before the first step is none."""
+        """Log an evaluation after the first step."""
         if not self._log.is_open or state.global_step == 0:
             return
         if self._log.evaluate(metrics, epoch=state.epoch):
             control.should_training_stop = True
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        """Stop the clock."""
         self._log.close()

@@ -1,4 +1,4 @@
-"""A folder of run logs and the submission.json beside them, renewed after each run."""
+"""A folder of run logs with its submission.json, renewed after each run."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from finishline.rules.submissions.claim import read_json_object
 
 CLAIM_NAME = "submission.json"
 UNSTATED = "not stated"
-# Libraries that train, and their distributions. The first one that is loaded is named.
+# Libraries that train, and their distributions. The first loaded one is named.
 FRAMEWORKS = {
     "torch": "torch",
     "jax": "jax",
@@ -32,7 +32,7 @@ FRAMEWORKS = {
 
 @dataclass(frozen=True)
 class Submission:
-    """Facts of a submission that all its runs share. None is filled in from this process."""
+    """Facts that all runs of a submission share. None is filled in from this process."""
 
     benchmark: Benchmark
     division: str
@@ -42,7 +42,7 @@ class Submission:
 
 
 def create_log(folder: Path, submission: Submission) -> BinaryIO:
-    """The next log of a folder for this submission.
+    """Create the next log of a folder for this submission.
 
     Raises ClaimError if the folder has a submission of another benchmark, division or settings.
     """
@@ -51,7 +51,7 @@ def create_log(folder: Path, submission: Submission) -> BinaryIO:
 
 
 def next_log(folder: Path) -> BinaryIO:
-    """The next run_N.log of a folder, which is made if need be: new, open and unbuffered."""
+    """Open the next run_N.log of a folder, unbuffered. Creates the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     for number in count():
         with suppress(FileExistsError):
@@ -62,7 +62,7 @@ def next_log(folder: Path) -> BinaryIO:
 def renew_submission(folder: Path, submission: Submission) -> Path:
     """Write the submission.json of all logs in a folder. Fields that a person added stay.
 
-    A log whose clock never started is no run.
+    Logs without a started clock are left out.
     """
     kept = _read_claim(folder, submission)
     seeds = {
@@ -93,22 +93,22 @@ def renew_submission(folder: Path, submission: Submission) -> Path:
 
 
 def logs_in(folder: Path) -> list[Path]:
-    """The logs run_N.log of a folder, by their numbers."""
+    """Return the logs run_N.log of a folder, by number."""
     numbered = [path for path in folder.glob("run_*.log") if path.stem[4:].isdecimal()]
     return sorted(numbered, key=lambda path: int(path.stem[4:]))
 
 
 def _seed_in(path: Path, benchmark: Benchmark) -> int | bool | None:
-    """The seed of a log, None where it tells none, False where the clock never started."""
+    """Return the seed of a log, None without a seed, False if the clock never started."""
     try:
         return parse_run_log(path.read_bytes(), name=path.name, benchmark=benchmark).seed
     except LogFormatError as error:
-        # Other faults are for `finishline check` to tell.
+        # `finishline check` reports other faults.
         return False if error.code == "no_run_start" else None
 
 
 def _read_claim(folder: Path, submission: Submission) -> dict[str, Any]:
-    """The submission.json of a folder, {} if there is none. Raises ClaimError."""
+    """Read the submission.json of a folder, {} if it is absent. Raises ClaimError."""
     path = folder / CLAIM_NAME
     if not path.is_file():
         return {}
@@ -130,7 +130,6 @@ def _read_claim(folder: Path, submission: Submission) -> dict[str, Any]:
 
 
 def _framework() -> str | None:
-    """The training library that is loaded, with its version."""
     for module, package in FRAMEWORKS.items():
         if module in sys.modules:
             try:

@@ -1,4 +1,4 @@
-"""The log of one training while it runs."""
+"""Write the log of one training while it runs."""
 
 import logging
 import math
@@ -36,16 +36,16 @@ CLOSED_BY_DEFAULT = (
     "the reference does, and a replay compares your epochs with its. For a network, optimiser or "
     'schedule of your own pass division="open".'
 )
-# Every run of a process that names no folder lies in one.
+# All runs of a process share this folder by default.
 RUNS_OF_THIS_PROCESS = Path("runs") / time.strftime("%Y%m%d-%H%M%S")
 
 
-FILE = "finishline.log.run"  # As errors name the arguments.
+FILE = "finishline.log.run"  # Errors name the arguments by it.
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The plain arguments of `finishline.log.run`."""
+    """Plain arguments of `finishline.log.run`."""
 
     division: Text
     seed: Annotated[int, Ge(0), Le(MAX_SEED)]
@@ -63,13 +63,12 @@ def run(
     framework: str | None = None,
     out: str | PathLike[str] | None = None,
 ) -> "Recorder":
-    """Log of one training, for a `with`. It writes the next run_N.log and renews submission.json.
+    """Return the log of one training, for a `with`. It writes run_N.log and renews submission.json.
 
-    The division is "closed" for the reference's own training, "open" for any other. None takes that
-    of `finishline run`, else the benchmark's first one: closed, where there is one, which is then
-    said on standard error. The log lies in `out`, else in FINISHLINE_OUT, else in runs/TIME. Where
-    RANK is not 0 nothing is written. Raises RuleError for an unknown benchmark, with near names,
-    and for settings that the division does not allow.
+    The division is "closed" for the reference's training, "open" for any other. None takes the
+    division of `finishline run`, else the benchmark's first, and warns on standard error. The log
+    goes to `out`, else to FINISHLINE_OUT, else to runs/TIME. Only RANK 0 writes. Raises RuleError
+    for an unknown benchmark, with near names, and for settings that the division forbids.
     """
     given = os.environ.get("FINISHLINE_BENCHMARKS_DIR")
     definition = find_definition(benchmark, Path(given) if given else None, chosen_server())
@@ -106,7 +105,6 @@ def run(
 
 @cache
 def warn_of_division(benchmark_id: str) -> None:
-    """Say once in a process that a run is logged in the closed division."""
     LOGGER.warning(CLOSED_BY_DEFAULT, benchmark_id)
 
 
@@ -114,7 +112,7 @@ class Recorder:
     """A training's log, written line by line. `file` is its path, None where another rank writes.
 
     The clock starts at `start`, or where the `with` was entered if `start` is never called, and
-    stops where it is left. The run is a success if it reached the target and ended by itself.
+    stops at its end. The run is a success if it reached the target and ended by itself.
     """
 
     def __init__(
@@ -138,12 +136,12 @@ class Recorder:
 
     @property
     def benchmark(self) -> Benchmark:
-        """The definition, whose `target` the qualities are compared with."""
+        """Return the definition. Qualities are compared with its `target`."""
         return self._submission.benchmark
 
     @property
     def reached(self) -> bool:
-        """Whether the target, or the end of the budget, is reached by the benchmark's own rule."""
+        """Whether the target, or the end of the budget, is reached by the benchmark's rule."""
         budget = self.benchmark.reach.budget_seconds
         if budget is not None:
             return any(each.seconds >= budget for each in self._evaluations)
@@ -177,7 +175,7 @@ class Recorder:
         self._folder = None
 
     def start(self) -> None:
-        """Start the clock, after loading and warm-up. Before any evaluation, and once."""
+        """Start the clock once, after loading and warm-up and before the first evaluation."""
         self._require_open()
         if self._is_started:
             raise RuntimeError("The clock runs already; call run.start() once, before evaluations.")
@@ -186,8 +184,8 @@ class Recorder:
     def evaluation(self, *, epoch: float, quality: float) -> bool:
         """Log an evaluation, in the unit of the benchmark. Returns whether the target is reached.
 
-        `epoch` counts passes over the training data that were finished before it. Raises
-        ValueError for a quality that the metric cannot have, and for an epoch below 0.
+        `epoch` counts passes over the training data so far. Raises ValueError for a quality outside
+        the metric's range, and for an epoch below 0.
         """
         self._require_open()
         now_ms, target = self._now_ms(), self.benchmark.target
@@ -199,8 +197,8 @@ class Recorder:
             raise ValueError(f"epoch is {epoch:g}; expected {COUNTS}")
         if not self._is_started:
             self._start(self._entered_ms)
-        # A clock that leaves evaluations out needs their length. It is not known, so none is left
-        # out: all the time counts as training.
+        # A clock that leaves evaluations out needs their length. The length is unknown, so all the
+        # time counts as training.
         apart = self.benchmark.clock.name != "mlperf"
         if apart:
             self._write("eval_start", kind="INTERVAL_START", at=now_ms, metadata=metadata)
@@ -237,7 +235,7 @@ class Recorder:
             raise RuntimeError("The log is not open; use `with finishline.log.run(...) as run:`.")
 
     def _now_ms(self) -> float:
-        """Milliseconds since 1970, by a clock that nobody sets while the training runs."""
+        """Return milliseconds since 1970, by a clock that only moves forward."""
         return self._entered_ms + (time.perf_counter() - self._entered_at) * 1000
 
     def _write(
@@ -255,7 +253,7 @@ class Recorder:
 
 
 def _finite(name: str, value: float) -> float:
-    number = float(value)  # Of a tensor with one element too.
+    number = float(value)  # Also of a tensor with one element.
     if not math.isfinite(number):
         raise ValueError(f"{name} is {number}; expected a finite number")
     return number
