@@ -35,7 +35,7 @@ from server.base.paging import CURSOR_PATTERN
 from server.base.services import Services, ServicesDep
 from server.base.visibility import ORGANISER, Viewer, sees_source
 from server.benchmarks.prices import BookCosts
-from server.boards.board import query_of, ranked_board
+from server.boards.board import RankedBoard, query_of, ranked_board
 from server.boards.order import order_of
 from server.boards.rows import row_of_new
 from server.people.callers import Caller, SubmitterDep
@@ -87,22 +87,20 @@ OF_SUBMISSION = (
 )
 
 
-def places_of(
+def boards_of(
     session: Session, benchmarks: Mapping[str, Benchmark]
-) -> Callable[[Submission], dict[str, Any]]:
-    """Return a function that finds a submission's rank and neighbours. Empty if on no board."""
+) -> Callable[[Submission], RankedBoard | None]:
+    """Return a function that finds the board a submission is ranked on."""
     versions = board_versions(session)
 
-    def place_of(submission: Submission) -> dict[str, Any]:
+    def board_of(submission: Submission) -> RankedBoard | None:
         name = submission.benchmark_id
         if name not in benchmarks or name not in versions:
-            return {}
+            return None
         query = query_of(benchmarks[name], submission)
-        board = ranked_board(session, benchmarks[name], query, version=versions[name])
-        placed = board.find(submission.id)
-        return {} if placed is None else {field: placed[field] for field in OF_SUBMISSION}
+        return ranked_board(session, benchmarks[name], query, version=versions[name])
 
-    return place_of
+    return board_of
 
 
 class SubmissionPreview(Schema):
@@ -296,11 +294,14 @@ def with_places(
     services: Services, session: Session, submissions: Sequence[Submission]
 ) -> list[SubmissionView]:
     """Show stored submissions with their places."""
-    costs, place_of = BookCosts(session), places_of(session, services.benchmarks)
-    return [
-        submission_view(session, one, costs=costs).model_copy(update=place_of(one))
-        for one in submissions
-    ]
+    costs, board_of = BookCosts(session), boards_of(session, services.benchmarks)
+    views = []
+    for one in submissions:
+        board = board_of(one)
+        placed = None if board is None else board.find(one.id)
+        place = {} if placed is None else {field: placed[field] for field in OF_SUBMISSION}
+        views.append(submission_view(session, one, costs=costs).model_copy(update=place))
+    return views
 
 
 CursorDep = Annotated[str | None, Query(pattern=CURSOR_PATTERN)]

@@ -15,13 +15,15 @@ from finishline.rules.text import count_text
 from server.base.models import DISPLAY_NAME, SUBMITTER, PublishedResult, Submission, User
 from server.base.paging import Page
 from server.base.services import Services
-from server.boards.submissions import places_of
+from server.boards.submissions import boards_of
 from server.pages.board import times_of
 from server.pages.declared import Context, page, public_page, read_query
 from server.submissions.lists import (
     ListQuery,
+    Source,
     SubmissionQuery,
     VerificationQuery,
+    count_sources,
     find_submissions,
     list_submissions,
     list_verifications,
@@ -32,14 +34,29 @@ from web.names import accelerator_of_system, named
 MOST_SEARCHED = 2_000
 MOST_FOUND = 10
 CONSOLE = "/console/submissions"
+SOURCES: dict[Source, str] = {"here": "Sent here", "archives": "Published archives"}
 
 
 @public_page("/submissions", "submissions.html")
 def submissions_page(session: Session, services: Services, request: Request) -> Context:
-    """Every submission that a viewer may see, newest first."""
+    """Submissions that a viewer may see, newest first: of people here, or of archives."""
     wanted = read_query(SubmissionQuery, request)
-    found = list_submissions(session, wanted)
-    return _context(session, services, found, wanted, request.url.path)
+    counts = count_sources(session, wanted)
+    if wanted.source is None and wanted.accelerator is None:
+        source = "here" if counts["here"] or not counts["archives"] else "archives"
+        wanted = wanted.model_copy(update={"source": source})
+    found, address = list_submissions(session, wanted), request.url.path
+    chosen = wanted.model_dump(mode="json", exclude={"cursor"}, exclude_none=True)
+    sources = [
+        {
+            "words": words,
+            "count": counts[name],
+            "address": f"{address}?{urlencode(chosen | {'source': name})}",
+            "is_shown": wanted.source == name,
+        }
+        for name, words in SOURCES.items()
+    ]
+    return _context(session, services, found, wanted, address) | {"sources": sources}
 
 
 # The same list with buttons that act on marked rows.
@@ -67,7 +84,7 @@ def _context(
         "rows": [rows.shown(row) for row in page.rows],
         "filters": filters,
         "older": older,
-        "is_filtered": bool(chosen),
+        "is_filtered": bool(chosen.keys() - {"source"}),
         "newest": None if wanted.cursor is None else f"{address}?{urlencode(chosen)}",
         "titles": titles_of(services),
         "address": address,
@@ -79,7 +96,7 @@ class _Rows:
 
     def __init__(self, session: Session, services: Services) -> None:
         self._times = cache(partial(times_of, session, services))
-        self._place_of = places_of(session, services.benchmarks)
+        self._board_of = boards_of(session, services.benchmarks)
 
     def shown(self, row: Any) -> Context:
         """A row with its place, and its time in the unit of its board."""
@@ -90,8 +107,12 @@ class _Rows:
             shown["time"] = None if time.figure(shown) is None else time.ranked(shown)
             published = row.submitted_on
             shown["submitted_on"] = None if published is None else published.isoformat()
-            place = {} if row.withdrawn_at is not None else self._place_of(row)
-            shown |= {name: place.get(name) for name in ("rank", "is_holder")}
+            board = None if row.withdrawn_at is not None else self._board_of(row)
+            placed = None if board is None else board.find(row.id)
+            shown |= {"rank": None, "is_holder": False, "ranked": 0}
+            if board is not None and placed is not None:
+                shown |= {"rank": placed["rank"], "is_holder": placed["is_holder"]}
+                shown["ranked"] = board.order.numbered
         return shown
 
 

@@ -23,11 +23,14 @@ from server.base.models import (
 from server.base.paging import CURSOR_PATTERN, Page, read_cursor, read_page
 from web.names import accelerator_of_system
 
-PAGE = 50
+PAGE = 25
 Verdict = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
 VerificationWord = Literal[
     "queued", "running", "checking", "verified", "rejected", "inconclusive", "failed", "cancelled"
 ]
+
+
+Source = Literal["here", "archives"]
 
 
 class ListQuery(BaseModel):
@@ -45,9 +48,10 @@ class ListQuery(BaseModel):
 
 
 class SubmissionQuery(ListQuery):
-    """Filters of the list of submissions."""
+    """Filters of the list of submissions. `source` is people here, or published archives."""
 
     verdict: Verdict | None = None
+    source: Source | None = None
 
 
 class VerificationQuery(ListQuery):
@@ -105,6 +109,17 @@ def list_submissions(session: Session, wanted: SubmissionQuery) -> Page:
     return _page(session, query, wanted, Submission.submitted_at, Submission.id)
 
 
+def count_sources(session: Session, wanted: SubmissionQuery) -> dict[Source, int]:
+    """How many submissions fit the filters by source. Hardware is read from each, so not here."""
+    is_published = Submission.evidence == "published"
+    of_both = wanted.model_copy(update={"source": None})
+    columns: tuple[Any, ...] = (is_published, func.count())
+    query = _narrowed(select(*columns), of_both)
+    query = _chosen(query, of_both, Submission.submitted_at).group_by(is_published)
+    found = {bool(row[0]): row[1] for row in session.execute(query)}
+    return {"here": found.get(False, 0), "archives": found.get(True, 0)}
+
+
 def find_submissions(session: Session, words: str, *, limit: int, among: int) -> Sequence[Row[Any]]:
     """Rows of the same list by id, or by title or system of the latest `among`, newest first."""
     latest = select(Submission.id).order_by(Submission.submitted_at.desc()).limit(among)
@@ -150,6 +165,9 @@ def _narrowed(query: Select[Any], wanted: SubmissionQuery) -> Select[Any]:
         query = query.where(Submission.benchmark_id == wanted.benchmark)
     if wanted.verdict is not None:
         query = query.where(Submission.status == wanted.verdict)
+    if wanted.source is not None:
+        is_published = Submission.evidence == "published"
+        query = query.where(is_published if wanted.source == "archives" else ~is_published)
     return query
 
 
@@ -171,6 +189,18 @@ def list_verifications(session: Session, wanted: VerificationQuery) -> Page:
     return _page(session, query, wanted, Verification.created_at, Verification.id)
 
 
+def _chosen(query: Select[Any], wanted: ListQuery, moment: Any) -> Select[Any]:
+    if wanted.submitter is not None:
+        query = query.where(SUBMITTER.in_((wanted.submitter,)))
+    if wanted.evidence is not None:
+        query = query.where(Submission.evidence == wanted.evidence)
+    if wanted.since is not None:
+        query = query.where(moment >= _midnight(wanted.since))
+    if wanted.until is not None and wanted.until < date.max:
+        query = query.where(moment < _midnight(wanted.until + timedelta(days=1)))
+    return query
+
+
 def _page(
     session: Session,
     query: Select[Any],
@@ -180,14 +210,7 @@ def _page(
     *,
     limit: int | None = None,
 ) -> Page:
-    if wanted.submitter is not None:
-        query = query.where(SUBMITTER.in_((wanted.submitter,)))
-    if wanted.evidence is not None:
-        query = query.where(Submission.evidence == wanted.evidence)
-    if wanted.since is not None:
-        query = query.where(moment >= _midnight(wanted.since))
-    if wanted.until is not None and wanted.until < date.max:
-        query = query.where(moment < _midnight(wanted.until + timedelta(days=1)))
+    query = _chosen(query, wanted, moment)
     after = None if wanted.cursor is None else read_cursor(wanted.cursor)
     keep: Callable[[Row[Any]], bool] | None = None
     if wanted.accelerator is not None:

@@ -8,6 +8,7 @@ from server.base.settings import MIB, Settings
 from server.benchmarks.endpoints import count_submissions
 from tests.support.boards import rows_of
 from tests.support.build import CURVE, send_entry
+from tests.support.pages import words_of
 
 SUBMISSIONS = "/api/v1/submissions"
 ARCHIVE = {"archive": "true"}
@@ -293,6 +294,13 @@ def test_published_results_are_numbered_apart_from_those_of_this_server(client, 
         assert ({own, published} - {one}).pop() not in text
     badge = client.get(f"/submissions/{published}/badge.svg").text
     assert "published · 12.00 min · #1 of 1" in badge
+    # The list shows what people sent here first, and archives with their day and place.
+    here, archives = (client.get(f"/submissions{query}").text for query in ("", "?source=archives"))
+    assert [one in here for one in (own, published)] == [True, False]
+    assert [one in archives for one in (own, published)] == [False, True]
+    assert "Sent here 1" in words_of(here)
+    assert "Published archives 1" in words_of(here)
+    assert "#1 of 1 on" in words_of(archives)
     # Both rounds stand on the first page; each has a page of its own.
     home, names = client.get("/?round=all").text, ("/rounds/open", "/rounds/dawnbench")
     assert all(f'href="{name}"' in home for name in names)

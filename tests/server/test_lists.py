@@ -77,7 +77,7 @@ def test_a_search_finds_names_of_every_kind_or_the_nearest(three, client):
     assert "Benchmarks Image classification Digits" in found("digi")
     assert "Submitters 2 submissions alice" in found("alice")
     assert "Hardware 1 submission H100" in found("h100")
-    assert "– wide net by alice" in found("WIDE")
+    assert "wide net by alice" in found("WIDE")
     assert "digits reference" in found(three[0])
     assert "No match for “alicia”. Nearest: alice" in found("alicia")
     assert "No match" not in found("")
