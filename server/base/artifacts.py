@@ -25,7 +25,7 @@ NOTHING = hashlib.sha256(b"").hexdigest()
 
 @dataclass(frozen=True)
 class Staged:
-    """A file received but not yet kept."""
+    """A received file, before it is kept."""
 
     path: Path
     sha256: str
@@ -33,10 +33,10 @@ class Staged:
 
 
 class Bucket:
-    """A bucket, and the folder in it, that an address such as s3://results/logs names.
+    """A bucket and a folder in it, from an address such as s3://results/logs.
 
-    Credentials come from where boto3 looks for them: AWS_* variables, a shared credentials file, or
-    the role of the machine. An object is written whole or not at all, and never changed.
+    boto3 finds the credentials: AWS_* variables, a shared credentials file, or the machine's role.
+    An object is written whole and never changed.
     """
 
     def __init__(self, url: str, *, endpoint_url: str | None) -> None:
@@ -47,23 +47,17 @@ class Bucket:
         self._has_refused = False
 
     def put_all(self, files: Collection[Staged]) -> None:
-        """Write files under their hashes. When it returns the bucket has acknowledged them all.
-
-        Raises UnavailableError if the bucket does not take them.
-        """
+        """Write files under their hashes, each acknowledged. Raises UnavailableError if refused."""
         with ThreadPoolExecutor(UPLOADS_AT_ONCE) as uploads:
             list(uploads.map(self._put, files))
 
     def open(self, sha256: str) -> BinaryIO:
-        """The content of a hash as a stream. Raises FileNotFoundError or UnavailableError."""
+        """Open the content of a hash as a stream. Raises FileNotFoundError or UnavailableError."""
         found = self._ask("get_object", Key=self._key(sha256))
         return cast(BinaryIO, found["Body"])
 
     def list_all(self) -> Iterator[tuple[str, float]]:
-        """The hash of every object and when it was written (Unix time), in order of the hashes.
-
-        Raises UnavailableError. It takes the right to list the bucket.
-        """
+        """Yield each object's hash and time of writing (Unix time). Raises UnavailableError."""
         more: dict[str, str] = {}
         prefix = f"{self._folder}/" if self._folder else ""
         while True:
@@ -77,9 +71,8 @@ class Bucket:
     def check(self) -> None:
         """Raise UnavailableError unless the bucket answers and may be used.
 
-        One without room, or without the right to write, answers all the same. Since it refused an
-        object it is given one each time, of no bytes, until it takes it. Before, that would only
-        cost.
+        A full or read-only bucket answers too. So after a refused object each check writes an empty
+        one, until the bucket takes it. Earlier it would only cost.
         """
         self._ask("head_bucket")
         if self._has_refused:
@@ -112,7 +105,7 @@ class Bucket:
 
 def _make_client(endpoint_url: str | None) -> Any:
     try:
-        # Loaded only where a bucket is used: it is an extra of its own and takes its time.
+        # Imported only for a bucket: boto3 is an extra, and slow to import.
         import boto3
         from botocore.config import Config
     except ModuleNotFoundError as error:
@@ -136,12 +129,12 @@ SYNCS_AT_ONCE = 8
 class ArtifactStore:
     """Files by the SHA-256 of their content.
 
-    A file is staged first, then settled, and kept only when the submission it belongs to is
-    accepted: a discarded file leaves nothing behind. Keeping is a rename, so a reader never sees
-    half a file. A kept file outlasts a loss of power.
+    A file is staged, then settled, and kept when its submission is accepted: a discarded file
+    leaves nothing behind. Keeping is a rename, so readers only see whole files. A kept file
+    outlasts a loss of power.
 
-    With a `bucket`, the folder is the waiting room alone: settling writes to the bucket. A file
-    that is then not accepted stays there under its hash, where nothing refers to it.
+    With a `bucket` the folder only holds staged files. Settling writes to the bucket, where the
+    file of a refused submission stays unused.
     """
 
     def __init__(self, folder: Path, bucket: Bucket | None = None) -> None:
@@ -153,7 +146,7 @@ class ArtifactStore:
         make_private(self.incoming)
 
     def sweep(self, *, older_than_seconds: float) -> None:
-        """Remove staged files that a server which died left behind."""
+        """Remove staged files of a server that died."""
         limit = time.time() - older_than_seconds
         for path in self.incoming.iterdir():
             # Another process may sweep, or keep its staged files, at the same time.
@@ -162,7 +155,7 @@ class ArtifactStore:
                     path.unlink()
 
     def stage(self, source: BinaryIO) -> Staged:
-        """Copy a stream into the store's waiting room."""
+        """Copy a stream into the folder of incoming files."""
         path = self.incoming / secrets.token_hex(16)
         digest, size = hashlib.sha256(), 0
         try:
@@ -177,18 +170,14 @@ class ArtifactStore:
         return Staged(path, digest.hexdigest(), size)
 
     def settle(self, staged: Collection[Staged]) -> None:
-        """Write the content of staged files to the disk, or to the bucket.
-
-        It is slow, so it comes before the transaction. Raises UnavailableError if the bucket does
-        not take them.
-        """
+        """Write staged files to disk or bucket, outside transactions. Raises UnavailableError."""
         if self.bucket is not None:
             self.bucket.put_all(staged)
         else:
             self._sync(each.path for each in staged)
 
     def keep(self, settled: Collection[Staged]) -> None:
-        """Move settled files to their final places for good. The same content is kept once."""
+        """Move settled files to their final places. The same content is kept once."""
         if not settled:
             return
         if self.bucket is not None:
@@ -202,11 +191,11 @@ class ArtifactStore:
         self._sync({self.folder, *(self.path_of(each.sha256).parent for each in settled)})
 
     def _sync(self, paths: Iterable[Path]) -> None:
-        """Write files, or folders' names, to the disk at the same time: it takes several as one."""
+        """Sync files or folders in parallel: the disk takes several syncs as one."""
         list(self._syncs.map(sync, paths))
 
     def discard(self, staged: Staged) -> None:
-        """Remove a staged file that is not wanted."""
+        """Remove a staged file."""
         staged.path.unlink(missing_ok=True)
 
     def open(self, sha256: str) -> BinaryIO:
@@ -216,15 +205,12 @@ class ArtifactStore:
         return self.path_of(sha256).open("rb")
 
     def path_of(self, sha256: str) -> Path:
-        """Path in the folder of the content of a hash."""
+        """Return the path of a hash's content in the folder."""
         return self.folder / sha256[:2] / sha256
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that its owner alone may look into. One that exists keeps its mode.
-
-    Raises FileExistsError for a file, or a link to nothing, of that name.
-    """
+    """Make a folder of mode 0700, or keep an existing one as it is. Raises FileExistsError."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
         folder.mkdir(mode=0o700)
@@ -234,14 +220,14 @@ def make_private(folder: Path) -> None:
 
 
 def make_store(settings: Settings) -> ArtifactStore:
-    """The store that the settings name. Raises RuntimeError where boto3 is needed and missing."""
+    """Make the settings' store. Raises RuntimeError if it needs boto3 and boto3 is missing."""
     url, endpoint_url = settings.artifacts_url, settings.s3_endpoint_url
     bucket = Bucket(url, endpoint_url=endpoint_url) if url is not None else None
     return ArtifactStore(settings.artifacts_dir, bucket)
 
 
 def pieces(source: IO[bytes]) -> Iterator[bytes]:
-    """The content of an open file, piece by piece. It is closed at the end."""
+    """Yield an open file piece by piece, then close it."""
     with closing(source):
         while piece := source.read(CHUNK_BYTES):
             yield piece

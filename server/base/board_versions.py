@@ -1,8 +1,4 @@
-"""Versions of boards: every write that can change a board raises its version.
-
-The database decides: a version is raised in the transaction that changes the board, and anything
-derived from a board is cached for one version of it.
-"""
+"""Versions of boards, raised in the same transaction as a board's change."""
 
 import sqlite3
 import threading
@@ -20,9 +16,9 @@ from server.base.visibility import ANYBODY, seeing
 
 _Value = TypeVar("_Value")
 Versions = dict[str, int]
-# A board that has changed this often since it was read may as well be read whole.
+# A board is read whole after so many changes.
 MOST_CHANGES = 200
-# Values without a weight weigh this much. Rows, boards and curves say theirs.
+# Weight of a value without a `weight`. Rows, boards and curves have one.
 USUAL_KIB = 64
 MOST_KIB = 300 * 1024
 VERSIONS = "SELECT benchmark_id, version FROM boards"
@@ -38,10 +34,10 @@ _NOTE = insert(BoardChange)
 def raise_board_version(
     session: Session, benchmark_id: str, *, submission_id: str | None = None
 ) -> None:
-    """Mark a benchmark's boards as changed, in the transaction that changes them.
+    """Mark a benchmark's boards as changed, in the transaction of the change.
 
-    `submission_id` names the only submission that changed, with its runs and its published
-    verdict. Readers then read that one again and no other.
+    `submission_id` is the only changed submission, with its runs and its published verdict. Readers
+    then read only this submission again.
     """
     raising = _RAISING[session.get_bind().dialect.name]
     first = {"benchmark_id": benchmark_id, "version": 1}
@@ -60,28 +56,28 @@ def raise_board_version(
 
 
 def raise_all_board_versions(session: Session) -> None:
-    """Mark every benchmark's boards as changed: by a price, which may be of any submission."""
+    """Mark all boards as changed, for example after a price, which may concern any submission."""
     for benchmark_id in session.scalars(select(Board.benchmark_id)):
         raise_board_version(session, benchmark_id)
 
 
 def board_version(session: Session, benchmark_id: str) -> int:
-    """The version of a benchmark's boards, 0 before the first submission."""
+    """Return the version of a benchmark's boards, 0 before the first submission."""
     version = session.scalar(select(Board.version).where(Board.benchmark_id == benchmark_id))
     return version or 0
 
 
 def board_versions(session: Session) -> dict[str, int]:
-    """The version of every benchmark's boards. One without a submission is left out."""
+    """Return the board version of each benchmark with a submission."""
     return {row.benchmark_id: row.version for row in session.execute(select(Board.__table__))}
 
 
 def changes_between(
     session: Session, benchmark_id: str, earlier: int, later: int
 ) -> set[str] | None:
-    """The submissions that changed after one version up to another.
+    """Return the submissions changed after one version up to another.
 
-    None where a version between them changed more than one, or is too long ago.
+    Return None if a version between changed several submissions, or is too old.
     """
     if not 0 <= later - earlier <= MOST_CHANGES:
         return None
@@ -95,24 +91,20 @@ def changes_between(
 
 
 class VersionReader:
-    """Reads the versions of all boards.
-
-    SQLite answers from memory within microseconds, so the event loop reads it. PostgreSQL is read
-    in a thread.
-    """
+    """Reads all boards' versions: SQLite in the event loop (microseconds), others in a thread."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._sqlite: Any = None
 
     async def read(self) -> Versions | None:
-        """The versions as they are after this moment. None while the database is away."""
+        """Read the versions of this moment. Returns None while the database is away."""
         if self._database.is_sqlite:
             return self.read_now()
         return await run_in_threadpool(self.read_now)
 
     def read_now(self) -> Versions | None:
-        """The versions. None while the database is away."""
+        """Read the versions in this thread. Returns None while the database is away."""
         try:
             if not self._database.is_sqlite:
                 with self._database.engine.connect() as connection:
@@ -125,19 +117,19 @@ class VersionReader:
             return None
 
     def close(self) -> None:
-        """Give its connection back."""
+        """Return its connection."""
         if self._sqlite is not None:
             self._sqlite.close()
             self._sqlite = None
 
 
 class BoardValues:
-    """Values derived from the submissions of one benchmark, by benchmark and name.
+    """Values derived from the submissions of one benchmark: the latest by benchmark and name.
 
-    Each is the latest, with the version of the board that it was made for. It may have a `weight`.
-    Together they weigh at most `most`, and the longest unused go. Of one key one thread makes a
-    value while the others wait for it. For sessions that only read: a writing one may see changes
-    that are rolled back, and their version be given to other changes.
+    Each has the board version it was made for, and may have a `weight` (KiB). Together they weigh
+    at most `most`, and the longest unused go first. One thread makes a value while others wait for
+    it. Only reading sessions may use it: after a rollback in a writing session, other changes would
+    get the version of the value.
     """
 
     def __init__(self, most: int = MOST_KIB) -> None:
@@ -149,7 +141,7 @@ class BoardValues:
     def get(
         self, key: Hashable, version: int, make: Callable[[tuple[int, Any] | None], _Value]
     ) -> _Value:
-        """The value of a version. `make` gets the cached one with its version, if there is any."""
+        """Return a version's value. `make` gets the cached value and its version, if any."""
         with self._lock:
             maker = self._makers[key]
         with maker:
@@ -167,7 +159,7 @@ class BoardValues:
         return value
 
     def latest(self, key: Hashable) -> tuple[int, Any] | None:
-        """The cached value with its version, whichever that is."""
+        """Return the cached value with its version."""
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
@@ -187,11 +179,11 @@ def cached_for_board(
     *,
     version: int | None = None,
 ) -> _Value:
-    """The value of `make`, cached for each version of a benchmark's boards.
+    """Return the value of `make`, cached per version of a benchmark's boards.
 
-    For values derived from the submissions of one benchmark, their runs and their published
-    verifications alone, as anybody sees them. `version` saves the statement that asks for it. The
-    session must be one that only reads. The value is shared, so nobody may change it.
+    `make` may read only the benchmark's submissions, their runs and published verifications, as
+    anybody sees them, in a reading session. The value is shared: leave it unchanged. `version`
+    saves the statement for it.
     """
     if version is None:
         version = board_version(session, benchmark_id)
@@ -206,6 +198,6 @@ def cached_since(
     *,
     version: int,
 ) -> _Value:
-    """The same, made from the value of an earlier version if there is one."""
+    """Cache as `cached_for_board` does. `make` gets the value of an earlier version, if any."""
     with seeing(session, ANYBODY):
         return state_of(session, BoardValues).get((benchmark_id, name), version, make)

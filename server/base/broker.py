@@ -1,9 +1,4 @@
-"""The sending side of the broker.
-
-Celery is imported at the first message or check: importing it, its transports and its message
-readers takes a tenth of a server's start, and its application does not use the broker's address
-before that moment anyway.
-"""
+"""The sending side of the broker. Celery takes a tenth of a server's start: import it late."""
 
 import secrets
 import threading
@@ -27,12 +22,12 @@ COMMANDS = (
     *("brpop", "rpop", "lpush", "rpush", "llen", "exists", "del", "expire", "pexpire"),
     *("sadd", "srem", "smembers", "hset", "hget", "hdel", "zadd", "zrem", "zrange"),
     *("get", "set", "watch", "unwatch", "multi", "exec", "discard"),
-    *("evalsha", "script|load"),  # How a lock is let go. A script may do no more than its caller.
+    *("evalsha", "script|load"),  # To release a lock. A script may only do what its caller may.
 )
 
 
 def acl_rules(worker: str, password: str) -> list[str]:
-    """The arguments of ACL SETUSER, after the name, that make a worker's account anew."""
+    """List the arguments of ACL SETUSER, after the name, for a fresh account of a worker."""
     queue = queue_of(worker)
     keys = [
         queue,
@@ -46,7 +41,7 @@ def acl_rules(worker: str, password: str) -> list[str]:
 
 
 def broker_url_of(server_url: str, worker: str, password: str) -> str:
-    """The broker's address for a worker: the server's with the account's name and password."""
+    """Return the broker's address for a worker, with its account's name and password."""
     parts = urlsplit(server_url)
     host = parts.netloc.rpartition("@")[2]
     account = f"{quote(queue_of(worker), safe='')}:{quote(password, safe='')}"
@@ -64,21 +59,14 @@ class Broker:
         self._made: Celery | None = None
 
     def ask(self) -> None:
-        """Check that the broker answers and accepts messages. Raise its driver's error if not.
-
-        One that is full, or a replica that only reads, answers a PING all the same.
-        """
+        """Raise the driver's error unless the broker takes a key: a full one answers PING too."""
         with self._celery().connection_for_write() as connection:
             # Kombu would wait for two seconds between two tries.
             connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0)
             connection.default_channel.client.set(ASKED_KEY, 1, ex=ASKED_KEPT_SECONDS)
 
     def make_account(self, worker: str) -> str:
-        """Make a worker's own account anew. The broker's address for that worker.
-
-        It is kept beyond the broker's next start where that has a file of accounts. Raises the
-        errors of the broker's driver.
-        """
+        """Make a worker's account anew, and return the broker's address with it."""
         from redis.exceptions import ResponseError
 
         password = secrets.token_urlsafe(32)
@@ -86,7 +74,7 @@ class Broker:
             connection.ensure_connection(max_retries=1, interval_start=0, interval_step=0)
             client = connection.default_channel.client
             client.execute_command("ACL", "SETUSER", queue_of(worker), *acl_rules(worker, password))
-            with suppress(ResponseError):  # It has no such file.
+            with suppress(ResponseError):  # The broker has no file of accounts.
                 client.execute_command("ACL", "SAVE")
         return broker_url_of(self._url, worker, password)
 
@@ -98,7 +86,7 @@ class Broker:
         """Close the connections, if any were made."""
         with self._lock:
             if self._made is not None:
-                # Celery forgets them, and Kombu keeps them by address until the process ends.
+                # Celery forgets them, but Kombu keeps them by address until the process ends.
                 pool = self._made.pool
                 pool.resize(pool.limit, reset=True)
                 self._made.close()
@@ -112,7 +100,7 @@ class Broker:
 
 
 def _make_celery(url: str) -> "Celery":
-    """An application with short timeouts, because the dispatcher's loop will come again."""
+    """Make an application with short timeouts, because the dispatcher's loop comes again."""
     from celery import Celery
 
     app = Celery("finishline-server", broker=url)

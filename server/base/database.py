@@ -1,4 +1,4 @@
-"""Database engine, one a process, and its transactions: opened and committed at the edge only."""
+"""The database engine, one per process, and its transactions, opened and committed at the edge."""
 
 import fcntl
 import os
@@ -26,20 +26,19 @@ from sqlalchemy.orm import DeclarativeBase, Mapper, Session, object_mapper
 
 from server.base.visibility import ANYBODY, VIEWER, Viewer
 
-# Of a database that is away, or that has no connection free.
+# Errors of a database that is away or has no free connection.
 OUTAGES = (DBAPIError, PoolTimeoutError)
 CONNECT_SECONDS = 5
 DISK_FULL = "53100"  # As PostgreSQL names it.
-# A connection of SQLite keeps statements, of some 40 kB, and pages of the database. With 128 and
-# 2 MiB of them, as by default, fourteen connections can grow by 90 MiB over minutes of load. And
-# the machine has the pages in memory anyway.
+# By default a SQLite connection keeps 128 statements of 40 kB and 2 MiB of pages: fourteen
+# connections can grow by 90 MiB over minutes of load. The machine has the pages in memory anyway.
 KEPT_STATEMENTS = 48
 KEPT_PAGES_KIB = 512
-# Taken in turn, as many connections as were ever open at once would fill.
+# Taken in turn, all connections ever open at once would fill.
 LAST_USED_FIRST = {"pool_use_lifo": True}
 AFTER_COMMIT = "after_commit"
 BEFORE_COMMIT = "before_commit"
-# An INSERT that may say ON CONFLICT, by the dialect of the database.
+# An INSERT with ON CONFLICT, by dialect.
 INSERTS: dict[str, Callable[[Any], Any]] = {
     "sqlite": sqlite.insert,
     "postgresql": postgresql.insert,
@@ -56,22 +55,19 @@ Kind = TypeVar("Kind")
 
 
 class RoomState:
-    """One object of each type: put there at the start, or made without arguments at its first use.
-
-    A room names its own classes, so the base knows none of them.
-    """
+    """One object of each type, put at the start or made without arguments at its first use."""
 
     def __init__(self) -> None:
         self._by_kind: dict[type[Any], Any] = {}
         self._lock = RLock()
 
     def put(self, value: Kind) -> Kind:
-        """Keep an object under its type. An earlier one of that type is replaced."""
+        """Keep an object under its type, in place of an earlier one."""
         self._by_kind[type(value)] = value
         return value
 
     def of(self, kind: type[Kind]) -> Kind:
-        """The object of a type. Raises TypeError if none was put there and it needs arguments."""
+        """Return the object of a type. Raises TypeError if it is missing and needs arguments."""
         with self._lock:
             if kind not in self._by_kind:
                 self.put(kind())
@@ -79,28 +75,21 @@ class RoomState:
 
 
 def to_json(value: Any) -> str:
-    """JSON text of a column value."""
+    """Encode a column's value as JSON."""
     return orjson.dumps(value).decode()
 
 
 class Database:
-    """The engine, and sessions that read or write.
-
-    SQLite takes one writer at a time. The threads of this process wait for one lock. A command
-    beside the server waits in SQLite's own busy loop.
-    """
+    """The engine, and sessions for reading or writing. SQLite takes one writer at a time."""
 
     def __init__(self, url: str, *, lock_seconds: float | None = None) -> None:
-        """With `lock_seconds` no statement waits longer for another's lock on PostgreSQL.
-
-        It raises an OperationalError then. SQLite has a time of its own, of ten seconds.
-        """
+        """Make the engine. PostgreSQL waits `lock_seconds` for a lock, then raises an error."""
         self.url = make_url(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
         self._turn = Lock() if self.is_sqlite else nullcontext()
-        # Whether PostgreSQL has refused a write for want of room, until somebody finds room again.
+        # Whether PostgreSQL refused a write on a full disk. The health check clears it.
         self.was_full = False
-        # Objects of the rooms that belong to this database. Every session finds them.
+        # Objects of the rooms, which every session finds.
         self.state = RoomState()
         self._served: int | None = None
         options: dict[str, Any] = {"json_serializer": to_json, "json_deserializer": orjson.loads}
@@ -110,11 +99,11 @@ class Database:
                 "timeout": 10.0,
                 "cached_statements": KEPT_STATEMENTS,
             }
-            if (path := self._file()) is not None:  # In memory there is no such pool.
+            if (path := self._file()) is not None:  # A database in memory has another pool.
                 Path(path).parent.mkdir(parents=True, exist_ok=True)
                 options |= {"pool_size": 20, "max_overflow": 25} | LAST_USED_FIRST
         else:
-            # As many as requests are worked at: a worker's post does not wait for a reader's.
+            # As many as requests in work, so that a worker's post waits for no reader.
             options |= {"pool_size": 10, "max_overflow": 35} | LAST_USED_FIRST
             options["connect_args"] = {"connect_timeout": CONNECT_SECONDS}
             options["pool_pre_ping"] = True
@@ -136,29 +125,25 @@ class Database:
 
     @contextmanager
     def read(self, viewer: Viewer = ANYBODY) -> Iterator[Session]:
-        """A session that only reads, and shows its viewer no submission that is not theirs to see.
-
-        Nothing it changes is kept. Lists of a row are read within the block.
-        """
+        """Open a session that reads as its viewer. Read lists of a row within the block."""
         with self._session({VIEWER: viewer}) as session:
             yield session
             _untie(session)
 
     @contextmanager
     def read_snapshot(self, viewer: Viewer = ANYBODY) -> Iterator[Session]:
-        """As `read`, a session that sees one moment in all its statements."""
+        """Open a session as `read` does, with one moment in all its statements."""
         with self._session({VIEWER: viewer}) as session:
-            if not self.is_sqlite:  # There every transaction is one.
+            if not self.is_sqlite:  # Every transaction of SQLite is a snapshot.
                 session.connection(execution_options={"isolation_level": "REPEATABLE READ"})
             yield session
 
     @contextmanager
     def write(self) -> Iterator[Session]:
-        """The transaction that writes: committed at the end of the block, rolled back on an error.
+        """Open the transaction that writes, committed at the end of the block or rolled back.
 
-        Others wait for it, those of other server processes too, so its reads stay true.
-        Calls registered with `before_commit` run at the end of the block, those registered with
-        `after_commit` before it is left.
+        Other writers wait for it, also in other server processes, so its reads stay true. Calls of
+        `before_commit` run at the end of the block, calls of `after_commit` before it is left.
         """
         with self.write_beside() as session:
             wait_to_write(session)
@@ -166,7 +151,7 @@ class Database:
 
     @contextmanager
     def write_beside(self) -> Iterator[Session]:
-        """A transaction that writes while another one does: a heartbeat, an event, a sign of life.
+        """Open a transaction that writes during another one, for example a heartbeat or an event.
 
         It decides by one conditional statement, and changes no other row that `write` decides by.
         """
@@ -181,12 +166,12 @@ class Database:
 
     @contextmanager
     def look(self) -> Iterator[Connection]:
-        """A connection that changes no byte of a file of SQLite, whatever program made it."""
+        """Connect to a SQLite file and leave each byte as it is, whichever program made it."""
         if self._file() is None:
             with self.engine.connect() as connection:
                 yield connection
             return
-        # Without the settings of `_prepare_sqlite`, one of which the file keeps.
+        # Without `_prepare_sqlite`: the file would keep its journal mode.
         with create_engine(self.url, poolclass=NullPool).connect() as connection:
             yield connection
 
@@ -196,7 +181,7 @@ class Database:
         return self.url.render_as_string(hide_password=True)
 
     def is_missing(self) -> bool:
-        """Whether it is a file of SQLite that is not there, and that a look at it would make."""
+        """Return whether it is an absent SQLite file, which a look at it would make."""
         path = self._file()
         return path is not None and not Path(path).exists()
 
@@ -205,7 +190,7 @@ class Database:
         return None if not path or path.startswith((":memory:", "file:")) else path
 
     def serve(self) -> None:
-        """Become the only server process of a SQLite file. Raises RuntimeError beside another."""
+        """Become the only server process of a SQLite file. Raises RuntimeError if there is one."""
         path = self._file()
         if path is not None and self._served is None:
             self._served = _serve_alone(path)
@@ -219,10 +204,7 @@ class Database:
 
 
 def _serve_alone(path: str) -> int:
-    """Hold a file of SQLite for this server until the descriptor is closed, or the process ends.
-
-    Raises RuntimeError if another server process holds it.
-    """
+    """Lock a SQLite file until the descriptor is closed or the process ends."""
     file = os.open(f"{path}-server", os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -236,10 +218,9 @@ def _serve_alone(path: str) -> int:
 
 
 def _untie(session: Session) -> None:
-    """Let go of the lists of rows that know the row they are listed by.
+    """Expire lists of rows that refer back, such as a submission's verifications.
 
-    A submission and its verifications hold each other. Untied they are gone with the last use.
-    Else they wait for the garbage collector, and under load a server grows by a tenth.
+    Else such cycles wait for the garbage collector, and under load a server grows by a tenth.
     """
     for row in session.identity_map.values():
         if lists := _lists_tied(object_mapper(row)):
@@ -253,7 +234,7 @@ def _lists_tied(table: Mapper[Any]) -> list[str]:
 
 
 def after_commit(session: Session, call: Callable[[], None]) -> None:
-    """Call something once the transaction of a writing session is committed, else never."""
+    """Register a call for after the commit of a writing session's transaction."""
     session.info.setdefault(AFTER_COMMIT, []).append(call)
 
 
@@ -263,16 +244,16 @@ def before_commit(session: Session, call: Callable[[], None]) -> None:
 
 
 def wait_to_write(session: Session) -> None:
-    """Wait until no other transaction has called this. SQLite has one writer by itself.
+    """Wait for the lock of writers on PostgreSQL. SQLite has one writer by itself.
 
-    A process that freezes in its transaction loses it, so that others need not wait for ever.
+    A process that freezes loses its transaction after 60 s, so that others go on.
     """
     if session.get_bind().dialect.name == "postgresql":
         session.connection().exec_driver_sql(WAIT_TO_WRITE)
 
 
 def insert_missing(session: Session, table: type[DeclarativeBase], **values: Any) -> None:
-    """Insert a row unless one with its key is there, also when two transactions try at once."""
+    """Insert a row unless its key exists, also when two transactions try at once."""
     insert = INSERTS[session.get_bind().dialect.name]
     session.execute(insert(table).values(**values).on_conflict_do_nothing())
 
@@ -305,11 +286,11 @@ def utc_now() -> datetime:
 
 
 def moment_text(moment: datetime) -> str:
-    """A moment as text, the same whatever timezone a database's session answers in."""
+    """Format a moment in UTC, whichever timezone the database's session answered in."""
     return moment.astimezone(UTC).isoformat()
 
 
 def state_of(session: Session, kind: type[Kind]) -> Kind:
-    """The object of a type that belongs to a session's database, as `RoomState.of`."""
+    """Return the object of a type from a session's database, as `RoomState.of` does."""
     state: RoomState = session.info[ROOM_STATE]
     return state.of(kind)

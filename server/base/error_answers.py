@@ -51,17 +51,17 @@ OF_THE_DATABASE = (*OUT_OF_REACH, DataError, InternalError, ProgrammingError)
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 POSTGRESQL_FULL = "53100"
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-# Errors of PostgreSQL after a failover to a standby that only reads (25006), to a database without
-# this schema (3F000, 42P01), or at another revision (42703), and without the rights (42501).
+# Errors of PostgreSQL after a failover to a read-only standby (25006), to a database without this
+# schema (3F000, 42P01), at another revision (42703) or without the rights (42501).
 NOT_AS_NEEDED = ("25006", "3F000", "42P01", "42703", "42501")
-# No name begins with a dot: "." and ".." are no step of an address.
+# Names begin without a dot, because "." and ".." change an address.
 NAME_PATTERN = r"^[\w@ -][\w.@ -]*$"
 # The name of a person as they write it: with apostrophes and commas, without brackets.
 DISPLAY_PATTERN = r"^[\w'’][\w.'’, -]*$"
 DOMAIN_PATTERN = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+$"
 # A single address. The mail server decides about the parts before and behind the @.
 EMAIL_PATTERN = r"^[^\s@<>]+@[^\s@<>]+\.[^\s@<>]+$"
-# Texts that the patterns of fields take.
+# Words for the patterns of fields.
 PATTERNS = {
     CURSOR_PATTERN: "the next_cursor of the previous page",
     DOMAIN_PATTERN: "a mail domain, such as uni.example",
@@ -114,7 +114,7 @@ ERROR_ANSWERS: dict[int | str, dict[str, Any]] = {
 
 A_DATE = "a date such as 2026-11-21"
 AN_OBJECT = "a JSON object, sent with Content-Type: application/json"
-# Kinds of pydantic's errors whose own words do not say the form to send.
+# Expected forms for pydantic's errors, which leave them out.
 EXPECTED = {
     "date_from_datetime_parsing": A_DATE,
     "date_parsing": A_DATE,
@@ -122,7 +122,7 @@ EXPECTED = {
     "json_invalid": "JSON",
     "model_attributes_type": AN_OBJECT,
 }
-# Words of the framework on bodies that it cannot take apart.
+# Sentences for the framework's errors about bodies.
 BODY_ERRORS = {
     "There was an error parsing the body": f"The body cannot be read. Expected {AN_OBJECT}.",
     "Missing boundary in multipart.": "The body has no boundary. Send it as multipart/form-data "
@@ -131,7 +131,7 @@ BODY_ERRORS = {
 
 
 def message_of(item: Mapping[str, Any]) -> str:
-    """The words of a validation error. A pattern is told as the text that it asks for."""
+    """Say what a validation error expects, a pattern in words."""
     expected = PATTERNS.get(item.get("ctx", {}).get("pattern", "")) or EXPECTED.get(item["type"])
     if item["type"] == "missing" and item["loc"] == ("body",):
         expected = AN_OBJECT
@@ -141,7 +141,7 @@ def message_of(item: Mapping[str, Any]) -> str:
 
 
 def _name_of(place: Sequence[int | str]) -> str:
-    """Name of a field, without the types that it may have, among which pydantic looks."""
+    """Name a field, leaving out the types pydantic tried."""
     named = [part for part in map(str, place) if not part.startswith(("function-", "literal["))]
     return ".".join(named)
 
@@ -169,7 +169,7 @@ def _answer_error(request: Request, found: Exception) -> Response:
 
 
 def _meaning(request: Request, error: Exception) -> ServerError | None:
-    """The error of ours to answer. None for an unforeseen one."""
+    """Translate an error to the one to answer. Returns None for an unforeseen error."""
     if isinstance(error, ServerError):
         return error
     if isinstance(error, RuleError):
@@ -199,7 +199,7 @@ def _meaning(request: Request, error: Exception) -> ServerError | None:
     return None
 
 
-# Addresses of the API that moved, and where to.
+# Moved addresses of the API, and their replacements.
 MOVED = {
     r"/(trainings|packages|entries)(/.*)?": "POST /api/v1/submissions for code and logs",
     r"/duels": "POST /api/v1/head-to-heads",
@@ -220,7 +220,6 @@ def _moved_to(path: str) -> str | None:
 
 
 def _of_framework(request: Request, error: HTTPException) -> HttpError:
-    """An error of the framework, with a sentence where it has none."""
     status, detail, path = error.status_code, str(error.detail), request.url.path
     headers = dict(error.headers or {})
     if status == HTTPStatus.NOT_FOUND and (to := _moved_to(path)):
@@ -238,7 +237,6 @@ def _of_framework(request: Request, error: HTTPException) -> HttpError:
 
 
 def _methods_of(request: Request) -> list[str]:
-    """The methods that the address asked for has, in whichever routes."""
     scopes = {method: {**request.scope, "method": method} for method in METHODS}
     return [
         method
@@ -248,13 +246,12 @@ def _methods_of(request: Request) -> list[str]:
 
 
 def answer(request: Request, error: ServerError) -> Response:
-    """The error as a page for a browser outside the API, else as problem+json."""
+    """Answer with a page for a browser outside the API, else with problem+json."""
     status, title, headers = error.status, error.title, error.headers
     wants_page = "text/html" in request.headers.get("accept", "")
     if wants_page and not request.url.path.startswith("/api/"):
         if request.method == "GET" and "Retry-After" in headers:
-            # A browser loads it again by itself. A class that was refused together does not come
-            # back together.
+            # Let the browser reload, at a random moment: a class is refused together.
             headers["Refresh"] = str(int(headers["Retry-After"]) + randbelow(SPREAD_SECONDS))
         page = render(
             "error.html", status=status, title=title, detail=error.told, problems=error.problems
@@ -278,10 +275,7 @@ def answer(request: Request, error: ServerError) -> Response:
 
 
 async def refuse(scope: Scope, receive: Receive, send: Send, error: HTTPException) -> None:
-    """Refuse a request from in front of the application.
-
-    The body of the request is not read, so a connection on which one comes is closed.
-    """
+    """Refuse a request in front of the application, and close a connection with an unread body."""
     closes = {"Connection": "close"} if has_body(scope) else {}
     headers = {**(error.headers or {}), **closes}
     response = answer(Request(scope), HttpError(error.status_code, error.detail, headers=headers))

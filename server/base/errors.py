@@ -11,8 +11,8 @@ from finishline.rules.text import did_you_mean
 class ServerError(Exception):
     """An error with an HTTP status and a sentence that names the remedy.
 
-    `retry_seconds` is when the same request may succeed, if that is known. The `cause` may name
-    hosts: it is for logs and administrators, not for the caller.
+    The same request may succeed after `retry_seconds`. Only logs and administrators see `cause`,
+    which may name hosts.
     """
 
     status = 500
@@ -52,12 +52,12 @@ def problem(
     file: str | None = None,
     line: int | None = None,
 ) -> dict[str, Any]:
-    """A fault in a field of a request or of a file, as an entry of `problems`."""
+    """Describe a fault in a field of a request or of a file, as an entry of `problems`."""
     return {"file": file, "line": line, "field": field, "message": message, "expected": expected}
 
 
 class NotSignedInError(ServerError):
-    """No token, or one that is unknown, expired or revoked."""
+    """The token is missing, unknown, expired or revoked."""
 
     status = 401
     title = "Not signed in"
@@ -77,7 +77,7 @@ class NotFoundError(ServerError):
     title = "Not found"
 
 
-# Where to look for the things of a kind, in the words of the command and of the pages.
+# Commands and pages listing things of a kind.
 LISTED = {
     "attempt": "the page of its verification names its attempts",
     "calibration": "`finishline benchmark calibrate list` or /calibrations lists them",
@@ -101,10 +101,7 @@ LONGEST_NAME = 100
 def no_such(
     kind: str, name: object, *, of: str = "There is no", known: Iterable[str] = ()
 ) -> NotFoundError:
-    """The error for a name or id of a kind in LISTED that nothing has, with where to look.
-
-    A name among those `known` that is nearly this one is named.
-    """
+    """Make the error for an unknown name or id of a kind in LISTED, with a similar `known` one."""
     shown = repr(name[:LONGEST_NAME]) if isinstance(name, str) else str(name)
     return NotFoundError(f"{of} {kind} {shown}{did_you_mean(str(name), known)}; {LISTED[kind]}.")
 
@@ -117,14 +114,14 @@ class ConflictError(ServerError):
 
 
 class ContentError(ServerError):
-    """The request is well formed, but its content is not accepted."""
+    """The content of a well-formed request is refused."""
 
     status = 422
     title = "Refused"
 
 
 class UsedUpError(ServerError):
-    """A quota is used up. There is room again after so many seconds, if that is known."""
+    """A quota is used up. There is room again after `retry_seconds`."""
 
     status = 429
     title = "Quota used up"
@@ -136,14 +133,14 @@ class UsedUpError(ServerError):
 
 
 class UnavailableError(ServerError):
-    """Something the server stands on does not answer. The same request may succeed later."""
+    """A service such as the database is away. The same request may succeed later."""
 
     status = 503
     title = "Service unavailable"
     retry_seconds = 1
 
 
-# Of the errors that have a status alone.
+# Titles of errors by their status.
 TITLES = {
     413: "Too large", 415: "Unsupported media type", 426: "Upgrade required",
     429: "Too many requests", 501: "Not installed", 503: "Busy", 507: "Insufficient storage",
@@ -151,7 +148,7 @@ TITLES = {
 
 
 class HttpError(ServerError):
-    """An error by its status, which nobody catches by name."""
+    """An error of any other status."""
 
     def __init__(self, status: int, detail: str, **more: Any) -> None:
         self.status = status
@@ -160,7 +157,7 @@ class HttpError(ServerError):
 
 
 class LostFileError(ServerError):
-    """A file that a row names is not where it was kept."""
+    """A row's file is missing from the store."""
 
     title = "Lost file"
 
@@ -172,5 +169,5 @@ class LostFileError(ServerError):
 
 
 def problem_of(error: RuleError) -> dict[str, Any]:
-    """One rule error as an entry of `problems`."""
+    """Turn a rule error into an entry of `problems`."""
     return problem(error.field, error.message, error.expected, file=error.file, line=error.line)

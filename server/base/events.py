@@ -1,8 +1,8 @@
 """Events between rooms: a lower room emits, rooms above it react in the same transaction.
 
-A listener is called at once, in the order in which `reactions` lists them. An error in it ends the
-transaction that emitted. A loop of this process is woken once something is committed that it may
-act on. Other processes hear nothing of it: theirs look by themselves every interval.
+`emit` calls listeners at once, in the order of `reactions`. An error in a listener ends the
+transaction. A loop of this process is woken after the commit. Loops of other processes look every
+interval.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -26,17 +26,14 @@ _listeners: dict[type, tuple[Listener, ...]] = {}
 
 @dataclass(frozen=True)
 class SubmissionAccepted:
-    """A submission was stored by one of its submitter's requests."""
+    """A submitter's request stored a submission."""
 
     submission: Submission
 
 
 @dataclass(frozen=True)
 class VerificationWanted:
-    """A benchmark wants a submission verified by policy.
-
-    `reserved` seconds of accelerators are charged to who submitted it. None of an organiser.
-    """
+    """A policy wants a verification, charged with `reserved` accelerator seconds or None."""
 
     submission: Submission
     requested_by: int
@@ -45,7 +42,7 @@ class VerificationWanted:
 
 @dataclass(frozen=True)
 class SubmissionWithdrawn:
-    """A submission was withdrawn. Its `verifications` that end with it are locked."""
+    """A submission was withdrawn, and the `verifications` that end with it are locked."""
 
     submission: Submission
     verifications: Sequence[str]
@@ -53,7 +50,7 @@ class SubmissionWithdrawn:
 
 @dataclass(frozen=True)
 class EmbargoLifted:
-    """Submissions that were hidden are shown."""
+    """Hidden submissions are shown."""
 
     submission_ids: Sequence[str]
 
@@ -67,7 +64,7 @@ class DuplicateMarked:
 
 @dataclass(frozen=True)
 class OriginalReplaced:
-    """A submission that was a duplicate took the place of its original."""
+    """A duplicate took the place of its original."""
 
     submission: Submission
     original: Submission
@@ -75,7 +72,7 @@ class OriginalReplaced:
 
 @dataclass(frozen=True)
 class StatusChanged:
-    """A submission comes to a status from the one `before`."""
+    """A submission's status changed from `before`."""
 
     submission: Submission
     status: str
@@ -93,14 +90,14 @@ class VerificationChanged:
 
 @dataclass(frozen=True)
 class CalibrationAdopted:
-    """A calibration judges from now on."""
+    """A calibration starts to judge."""
 
     calibration: Calibration
 
 
 @dataclass(frozen=True)
 class WorkerOut:
-    """A worker takes nothing any more, for a reason."""
+    """A worker stopped taking work, for the reason `why`."""
 
     name: str
     moment: WorkerMoment
@@ -110,7 +107,7 @@ class WorkerOut:
 
 @dataclass(frozen=True)
 class AuditDayEnded:
-    """The last record of the audit log of a day (UTC), as the first one of a later day follows."""
+    """The last audit record of a day (UTC), emitted at the first record of a later day."""
 
     head_id: int
     sha256: str
@@ -118,13 +115,13 @@ class AuditDayEnded:
 
 
 def emit(session: Session, event: object) -> None:
-    """Call the listeners of an event, within the transaction of `session`."""
+    """Call an event's listeners within the transaction of `session`."""
     for listener in _listeners.get(type(event), ()):
         listener(session, event)
 
 
 def connect(listeners: Mapping[type, Sequence[Listener]]) -> None:
-    """Set the listeners of this process by the type of their event, in the order of their calls."""
+    """Set this process's listeners by event type, in the order of their calls."""
     _listeners.clear()
     _listeners.update({kind: tuple(called) for kind, called in listeners.items()})
 
@@ -138,5 +135,5 @@ class NoticeWakeup(Event):
 
 
 def wake_after_commit(session: Session, wakeup: type[Event]) -> None:
-    """Set a loop's event once this transaction is committed. Never if it is rolled back."""
+    """Wake a loop after the commit of this transaction."""
     after_commit(session, state_of(session, wakeup).set)

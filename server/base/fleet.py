@@ -1,7 +1,4 @@
-"""The fleet: which workers are alive, which are given work, why none is, and their classes.
-
-A hardware class is a group of machines with comparable times.
-"""
+"""The fleet: which workers are alive, which get work, why none does, and hardware classes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,19 +15,19 @@ from server.base.models import HardwareClassRow, PauseRow, User, WorkerRow
 from server.base.settings import Settings
 
 EVERYTHING = "*"
-# A worker that was silent as long does not come back.
+# A worker silent for longer is gone.
 LONGEST_ABSENCE = timedelta(days=7)
 OWNERS_IN_CHARGE = ("organiser", "admin")
 
 
 def read_pause(session: Session) -> PauseRow | None:
-    """Read the pause of everything. None without one."""
+    """Read the pause of everything, if there is one."""
     return session.get(PauseRow, EVERYTHING)
 
 
 @dataclass(frozen=True)
 class Fleet:
-    """Every worker that ever said hello, by name, with its owner. It is alive if heard `since`."""
+    """Every worker that ever signed on, by name, with its owner. It is alive if heard `since`."""
 
     workers: Sequence[WorkerRow]
     since: datetime
@@ -39,7 +36,7 @@ class Fleet:
 
     @classmethod
     def read(cls, session: Session) -> Self:
-        """Read all workers, as a transaction sees them."""
+        """Read all workers in the session's transaction."""
         workers = session.scalars(select(WorkerRow).order_by(WorkerRow.name)).all()
         owned = select(User).where(User.id.in_({worker.user_id for worker in workers}))
         owners = {user.id: user for user in session.scalars(owned)}
@@ -48,7 +45,7 @@ class Fleet:
 
     @cached_property
     def alive(self) -> list[WorkerRow]:
-        """Workers that were heard lately and are not stopping."""
+        """Workers heard lately, except stopping ones."""
         return [
             worker
             for worker in self.workers
@@ -57,12 +54,12 @@ class Fleet:
 
     @cached_property
     def fit(self) -> list[WorkerRow]:
-        """Living workers that are confirmed and on their baseline. One may be paused."""
+        """Living, confirmed workers on their baseline, paused or not."""
         return [worker for worker in self.alive if worker.confirmed_at and not worker.drift]
 
     @cached_property
     def open(self) -> list[WorkerRow]:
-        """Workers that are given work: fit ones that are not paused."""
+        """Workers getting work: fit and unpaused."""
         return [] if self.pause else [worker for worker in self.fit if worker.held is None]
 
     @cached_property
@@ -75,30 +72,24 @@ class Fleet:
     def takers(
         self, wanted: str | None, among: Sequence[WorkerRow] | None = None
     ) -> list[WorkerRow]:
-        """Workers that may take an attempt that wants a hardware class, or None for any.
-
-        While its class has a fit worker it waits for that. Without one, any worker may take it.
-        """
+        """Return the fit workers, or those `among`, of the wanted class, else of any class."""
         workers = self.fit if among is None else among
         same = [worker for worker in workers if worker.hardware_class == wanted]
         return same or list(workers)
 
     def is_organisers(self, worker: WorkerRow) -> bool:
-        """Whether an organiser owns a worker, or the server process itself confirmed it.
-
-        A confirmation without a user is one of `python -m server.admin`.
-        """
+        """Return whether an organiser owns a worker, or `python -m server.admin` confirmed it."""
         by_server = worker.confirmed_at is not None and worker.confirmed_by is None
         owner = self.owners.get(worker.user_id or 0)
         return by_server or (owner is not None and owner.role in OWNERS_IN_CHARGE)
 
     @property
     def lacks(self) -> str | None:
-        """Word for the workers that are lacking: "connected" or "free". None if work can start."""
+        """The kind of missing workers, "connected" or "free", or None if work can start."""
         return None if self.open else "free" if self.alive else "connected"
 
     def why_none(self, wanted: str | None = None) -> str | None:
-        """Reason why no worker is given an attempt of a class, and the remedy. None if one is."""
+        """Say why no worker gets an attempt of a class, with the remedy, or None if one does."""
         if self.pause:
             return f"Nothing starts: {self.pause.sentence}."
         if not self.alive:
@@ -122,7 +113,7 @@ class Fleet:
 
 
 def state_word(worker: WorkerRow) -> str:
-    """State of a worker: its own, unless it is paused, unconfirmed or off its baseline."""
+    """Return a worker's state, or else "unconfirmed", "drifted" or how it is held."""
     if worker.state == "stopping":
         return worker.state
     if worker.held is not None:
@@ -139,10 +130,7 @@ OF_A_CLASS = ("accelerator", "accelerator_count", "processor", "processor_count"
 
 
 def register_class(session: Session, worker: WorkerRow, *, origin: str) -> None:
-    """Register a worker's class with the system it said hello with, unless it is registered.
-
-    Raises ContentError if it is, and the worker is another machine.
-    """
+    """Register a worker's class. Raises ContentError if it exists for another machine."""
     row = session.get(HardwareClassRow, worker.hardware_class)
     if row is not None:
         refuse_misfit(row, worker.system)
@@ -159,10 +147,7 @@ def register_class(session: Session, worker: WorkerRow, *, origin: str) -> None:
 
 
 def refuse_misfit(row: HardwareClassRow, system: Mapping[str, Any]) -> None:
-    """Raise ContentError unless a worker's system is that of its hardware class.
-
-    That is its accelerators, or where it has none, its number of processors.
-    """
+    """Raise ContentError unless a worker has its class's accelerators, or else processor count."""
     for name in ("accelerator", "accelerator_count", "processor_count"):
         expected, found = getattr(row, name), system[name]
         if found != expected and not (name == "processor_count" and may_have(row, found)):
@@ -173,7 +158,7 @@ def refuse_misfit(row: HardwareClassRow, system: Mapping[str, Any]) -> None:
 
 
 def may_have(row: HardwareClassRow, processors: int | None) -> bool:
-    """Whether a machine of a class may have so many processors: any beside accelerators."""
+    """Return whether a class may have so many processors: with accelerators it may have any."""
     if row.accelerator_count or not processors or not row.processor_count:
         return True
     return processors == row.processor_count
@@ -182,10 +167,10 @@ def may_have(row: HardwareClassRow, processors: int | None) -> bool:
 def roof_misfit(
     session: Session, worker: WorkerRow, gflops: float, *, may_raise: bool
 ) -> str | None:
-    """Say how a canary is off its class's roof. None within a tenth of it, or without a roof.
+    """Say how far a speed check is off its class's peak, or None within a tenth of it.
 
-    The first canary of a confirmed worker is the roof of a class that has none. `may_raise` lets a
-    faster canary become the roof: the earlier one came from a busy machine.
+    A confirmed worker's first speed check sets the peak. `may_raise` lets a faster one replace it:
+    the earlier one came from a busy machine.
     """
     row = session.get(HardwareClassRow, worker.hardware_class)
     if row is None or worker.confirmed_at is None:

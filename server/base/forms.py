@@ -1,4 +1,4 @@
-"""Bodies of requests, and multipart forms: read one, its files by their names, and its texts."""
+"""Request bodies and multipart forms: read a form, its files by name, and its texts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date
@@ -24,13 +24,13 @@ T = TypeVar("T")
 
 
 class Body(Schema):
-    """The body or the query of a request, in which an unknown field is an error."""
+    """The body or the query of a request. An unknown field is an error."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 def example(**fields: Any) -> ConfigDict:
-    """The settings of a body whose description has this example. Texts may stand for dates."""
+    """Give the description of a body this example. Texts may stand for dates."""
     return ConfigDict(strict=False, json_schema_extra={"examples": [fields]})
 
 
@@ -40,8 +40,8 @@ def _refuse_flag(value: Any) -> Any:
     return value
 
 
-# For a whole number of a request: pydantic takes true for 1. It stands after the limits, which
-# would be missing from the API's document.
+# Refuses true as a whole number: pydantic takes it for 1. Put it after the limits, because before
+# them it hides them from the API's document.
 NO_FLAG = BeforeValidator(_refuse_flag)
 
 
@@ -52,7 +52,7 @@ def _sentence(text: str) -> str:
 
 
 Sentence = Annotated[str, Field(min_length=1, max_length=2000), AfterValidator(_sentence)]
-# The field of a form or of a query string, which is sent empty where it is left so.
+# A date of a form or query, which browsers send empty if it is left so.
 DayField = Annotated[
     date | None,
     BeforeValidator(lambda value: None if value in (None, "") else read_day(value)),
@@ -63,7 +63,7 @@ DayField = Annotated[
 
 
 def multipart_body(parts: Mapping[str, Any], *required: str, **more: Any) -> dict[str, Any]:
-    """OpenAPI's words for a multipart form of these parts alone, with those required."""
+    """Describe for OpenAPI a multipart form of exactly these parts."""
     schema = {
         "type": "object",
         "required": list(required),
@@ -75,7 +75,7 @@ def multipart_body(parts: Mapping[str, Any], *required: str, **more: Any) -> dic
 
 
 def files_part(description: str) -> dict[str, Any]:
-    """The part `files` of such a form: one file at least."""
+    """Describe the part `files` of a form: at least one file."""
     one = {"type": "string", "format": "binary"}
     return {"type": "array", "minItems": 1, "items": one, "description": description}
 
@@ -87,10 +87,7 @@ async def with_form(
     max_files: int,
     parts: str = SUBMISSION,
 ) -> T:
-    """Result of `use`, called in a thread with a multipart form, whose files are closed after it.
-
-    `parts` is a sentence that names the parts. Raises HttpError.
-    """
+    """Call `use` in a thread with a multipart form, then close its files. Raises HttpError."""
     content_type = request.headers.get("content-type", "")
     if not content_type.startswith("multipart/form-data"):
         raise HttpError(415, f"{parts}; send it as multipart/form-data.")
@@ -101,7 +98,7 @@ async def with_form(
             max_files=max_files, max_fields=10, max_part_size=MAX_TEXT_PART_BYTES
         )
     except HTTPException as error:
-        is_of_form = error.status_code == 400  # Another one is of a limit on requests.
+        is_of_form = error.status_code == 400  # Others come from limits on requests.
         if is_of_form and ("Too many" in error.detail or "maximum size" in error.detail):
             most = f"{parts}, together at most {max_files} files."
             raise HttpError(413, f"{error.detail} {most}") from error
@@ -115,11 +112,7 @@ async def with_form(
 def read_files(
     form: FormData, *, fields: Sequence[str], most_bytes: int, expected: str
 ) -> dict[str, bytes]:
-    """Read the parts `files` of a form by their names.
-
-    Of more than `most_bytes` together little more is read: the rules refuse them. Raises
-    ContentError naming part and expectation.
-    """
+    """Read the parts `files` of a form, just past `most_bytes` in all. Raises ContentError."""
     for name in form:
         if name not in fields:
             raise refuse_part("unknown part", name, " or ".join(fields))
@@ -139,7 +132,7 @@ def read_files(
 
 
 def read_text(form: FormData, name: str, *, expected: str) -> str | None:
-    """Read a text of a form. None where it is absent or empty. Raises ContentError for a file."""
+    """Read a text of a form, or None if absent or empty. Raises ContentError for a file."""
     value = form.get(name) or None
     if value is not None and not isinstance(value, str):
         raise refuse_part("a file", name, expected)
@@ -149,6 +142,6 @@ def read_text(form: FormData, name: str, *, expected: str) -> str | None:
 def refuse_part(
     message: str, field: str, expected: str, *, file: str | None = None
 ) -> ContentError:
-    """The error for a part of a form."""
+    """Make the error for a part of a form."""
     problems = [problem(field, message, expected, file=file)]
     return ContentError(f"Part {field!r}: {message}; expected {expected}.", problems=problems)

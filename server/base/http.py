@@ -1,4 +1,4 @@
-"""Requests: the one under way, headers of its response, its log line, and counters of a process."""
+"""The request under way, its response's headers, its log line, and counters of the process."""
 
 import hashlib
 import logging
@@ -35,22 +35,22 @@ ID_PARAMETERS = ("attempt_id", "verification_id", "submission_id")
 
 @dataclass
 class RequestContext:
-    """Facts noted about a request on the way. Shared by all threads that serve it.
+    """Facts noted about a request, shared by all threads that serve it.
 
-    Ids in the address are read from the scope, because the router fills it in later.
+    Ids in the address come from the scope, because the router fills it in later.
     """
 
     scope: Scope
-    # The SHA-256 of a secret that it carries and that proved good, with its role and its user.
+    # The SHA-256 of its valid secret, with the secret's role and user.
     proved: tuple[str, str, int] | None = None
-    # The moment at which its body was read. From then on it is answered, whoever goes away.
+    # When its body was read. From then on it is answered, even if the client leaves.
     read_at: datetime | None = None
     # Whether the log has the traceback of this request's failure.
     is_told: bool = False
     noted: dict[str, str | int] = field(default_factory=dict)
 
     def fields(self) -> dict[str, str | int]:
-        """Fields of a log line of this request. Text of the address is taken in a safe shape."""
+        """Return the fields of its log lines. Text of the address must have a safe shape."""
         found: dict[str, str | int] = {"request_id": correlation_id.get() or ""}
         parameters = self.scope.get("path_params") or {}
         for name in ID_PARAMETERS:
@@ -64,39 +64,39 @@ CURRENT: ContextVar[RequestContext | None] = ContextVar("request", default=None)
 
 
 def current() -> RequestContext:
-    """The request under way. Outside of one, a context that nobody reads."""
+    """Return the request under way. Outside a request this is a throwaway context."""
     return CURRENT.get() or RequestContext({})
 
 
 def note(**ids: str | int) -> None:
-    """Add ids to every later log line of the request under way. Outside of one nothing happens."""
+    """Add ids to every later log line of the request under way, if there is one."""
     current().noted.update(ids)
 
 
 def note_signed_in(secret: str, role: str, user_id: int) -> None:
-    """A secret that the request under way carries is good, for this role and user."""
+    """Note a valid secret of the request under way, with its role and user."""
     digest = hashlib.sha256(secret.encode()).hexdigest()
     current().proved = digest, role, user_id
     note(user_id=user_id)
 
 
 def note_read() -> None:
-    """The whole body of the request under way is read."""
+    """Note when the whole body of the request under way is read."""
     current().read_at = datetime.now(UTC)
 
 
 def moment_of_reading() -> datetime:
-    """The moment at which it was, however long the request has waited for its turn since."""
+    """Return when the request's body was read, however long the request has waited since."""
     return current().read_at or datetime.now(UTC)
 
 
-# A page may load from, and send to, this server alone, and has nothing inline.
+# Pages load from this server, send to this server, and have nothing inline.
 CONTENT_SECURITY_POLICY = "; ".join(
     (
         "default-src 'none'",
         "script-src 'self'",
         "style-src 'self'",
-        "img-src 'self' data: blob:",  # A chart that is saved as a picture is drawn from a blob.
+        "img-src 'self' data: blob:",  # A chart is saved as a picture through a blob.
         "connect-src 'self'",
         "font-src 'self'",
         "object-src 'none'",
@@ -105,18 +105,18 @@ CONTENT_SECURITY_POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-# By it the command tells a server of another program.
+# The command recognises a Finishline server by it.
 VERSION_HEADER = "Finishline-Version"
 EVENT_STREAM = "/events"
 STATIC = "/static/"
 NO_PAGES = ("application/json", "application/problem+json", "text/csv")
 
-# Prefix of pages for one person: no cache keeps them, neither a shared one nor the browser's.
+# Pages for one person, which shared caches and the browser's must not keep.
 PRIVATE_PAGES = ("/console", "/account")
 
 
-# Pages of other sites may read, unless somebody's token is sent along. Nothing is said to a
-# preflight, so no other method than GET and no header of its own passes.
+# Pages of other sites may read if they send no token. A preflight gets no permission, so only GET
+# without own headers passes.
 FOR_PAGES = (
     (b"access-control-allow-origin", b"*"),
     (b"access-control-expose-headers", b"ETag, Link, Retry-After, X-Total-Count"),
@@ -124,22 +124,22 @@ FOR_PAGES = (
 
 
 def is_open_to_pages(scope: Scope) -> bool:
-    """Whether a page of another site may read the response."""
+    """Return whether a page of another site may read the response."""
     return scope["method"] == "GET" and all(
         name != b"authorization" for name, _ in scope["headers"]
     )
 
 
 class InContext:
-    """Make each request the one under way, and add to its response the headers of every one.
+    """Make each request the one under way, and add the headers of every response.
 
-    A page loads nothing from and sends nothing to other sites. JSON and CSV, which no browser may
-    read as a page, can load and send nothing: for them it is enough to forbid guessing another
-    type. A "304 Not Modified" gets none: the cached response that it confirms has its headers (RFC
-    9110, section 15.4.5). With `private` no shared cache keeps anything but static files.
+    Pages load from and send to this server only. For JSON and CSV, which browsers never read as a
+    page, it is enough to forbid guessing another type. A "304 Not Modified" confirms a cached
+    response, which has the headers already (RFC 9110, section 15.4.5). With `private` shared caches
+    keep static files only.
 
-    A server runs each request in a context of its own, so nothing is undone at its end: a line
-    that the last resort logs about a failed one carries its facts too.
+    A server runs each request in a separate context, so the context stays set at the end, for the
+    last log line of a failed request.
     """
 
     def __init__(self, app: ASGIApp, *, private: bool = False) -> None:
@@ -163,7 +163,7 @@ class InContext:
         if vary := headers.get("Vary"):  # A route and the compression both add the same.
             headers["Vary"] = ", ".join(dict.fromkeys(vary.split(", ")))
         if self._private and not scope["path"].startswith(STATIC):
-            # One reader's browser alone may keep it.
+            # Only the reader's browser may keep it.
             parts = [part.strip() for part in headers.get("Cache-Control", "no-cache").split(",")]
             kept = [part for part in parts if part not in ("public", "private")]
             headers["Cache-Control"] = ", ".join(kept if "no-store" in kept else ["private", *kept])
@@ -182,11 +182,11 @@ BOARD = re.compile(r"/benchmarks/([^/]+)")
 
 
 class Reads:
-    """Answer HEAD as GET without the body, and as the API does where a page is asked for as JSON.
+    """Answer HEAD as GET without the body, and a page asked for as JSON as the API does.
 
-    A reader asks by .json after the address, or accepts application/json and no page. The page of a
-    benchmark is its board. `routes` are those of the API, by their paths below it. A stream of
-    events has no end to come to, so it has no HEAD.
+    A reader adds .json to the address, or accepts application/json without text/html. The page of a
+    benchmark is its board. `routes` are the API's, with paths below /api/v1. An event stream has no
+    HEAD, because it has no end.
     """
 
     def __init__(self, app: ASGIApp, *, routes: Sequence[BaseRoute]) -> None:
@@ -215,7 +215,7 @@ class Reads:
         await self._app(asked, receive, answered if is_head or twin is not None else send)
 
     def _twin(self, scope: Scope) -> Scope | None:
-        """The request of the same thing to the API. None where the API has no such address."""
+        """Make the same request to the API, if the API has the address."""
         path = scope["path"].removesuffix(".json")
         if (board := BOARD.fullmatch(path)) is not None:
             path = f"/leaderboards/{board[1]}"
@@ -229,22 +229,19 @@ GZIP = re.compile(rb"\b(?:x-)?gzip\b(?!\s*;\s*q\s*=\s*0(?:\.0*)?\s*(?:,|$))", re
 
 
 def takes_gzip(scope: Scope) -> bool:
-    """Whether a request's Accept-Encoding names gzip, unless with weight 0 (RFC 9110, 12.5.3)."""
+    """Return whether Accept-Encoding names gzip, unless with weight 0 (RFC 9110, 12.5.3)."""
     return GZIP.search(dict(scope["headers"]).get(b"accept-encoding", b"")) is not None
 
 
 def is_known(scope: Scope, etag: str) -> bool:
-    """Whether a request's If-None-Match has the tag of a response. `*` matches every tag.
-
-    Tags are compared weakly. Source: RFC 9110, section 13.1.2.
-    """
+    """Return whether If-None-Match has the tag, compared weakly, or `*` (RFC 9110, 13.1.2)."""
     tags = dict(scope["headers"]).get(b"if-none-match", b"").decode("latin-1").split(",")
     found = {tag.strip().removeprefix("W/") for tag in tags}
     return etag.removeprefix("W/") in found or "*" in found
 
 
 def tagged(request: Request, content: bytes, media_type: str) -> Response:
-    """An answer that its readers ask for again: 304 to one who has it."""
+    """Answer with a tag, and with 304 to a reader who has the content."""
     etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache"}
     if is_known(request.scope, etag):
@@ -257,13 +254,10 @@ BUCKETS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0
 
 
 class RequestMetrics:
-    """Counts of this process. Every label is bounded.
-
-    `observe` is called with each request that the application answered.
-    """
+    """Counts of this process, with bounded labels. `observe` takes each answered request."""
 
     def __init__(self) -> None:
-        # Without this each series has a second one beside it, with its age, that nothing asks for.
+        # Else each series gets an unused second one with its age.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
@@ -296,7 +290,7 @@ class RequestMetrics:
 
         def observe(answered: Answered) -> None:
             count(answered)
-            # A refusal has no buckets: a scan of every address would leave some for each.
+            # Skip refusals: a scan of many addresses would leave buckets for each.
             if not answered.modified_status.startswith("4"):
                 time(answered)
 
@@ -319,10 +313,10 @@ TALKATIVE = ("alembic.runtime.migration", "botocore.credentials")
 
 
 class TextFormatter(logging.Formatter):
-    """`time level logger message [request_id=… seconds=…]`, one line but for a traceback."""
+    """`time level logger message [request_id=… seconds=…]` on one line, plus a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One record as text. A line break in a message is escaped, so that none is forged."""
+        """Format a record as text. Escapes line breaks in a message, against forged lines."""
         fields = " ".join(f"{name}={value}" for name, value in _fields(record, IDS + FIGURES))
         message = record.getMessage().replace("\r", "\\r").replace("\n", "\\n")
         line = f"{_moment(record)} {record.levelname} {record.name} {message}"
@@ -331,10 +325,10 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, and the fields that are known."""
+    """One JSON object per line: time, level, logger, message, and the known fields."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One record as JSON. A traceback is in `exception`."""
+        """Format a record as JSON, with a traceback in `exception`."""
         line: dict[str, Any] = {
             "time": _moment(record),
             "level": record.levelname.lower(),
@@ -351,16 +345,16 @@ FORMATTERS = {"text": TextFormatter, "json": JsonFormatter}
 
 
 def is_first_telling(record: logging.LogRecord) -> bool:
-    """Whether a line of uvicorn's is no traceback that a line of ours has already."""
+    """Return False for a traceback of uvicorn's already in our log."""
     return record.exc_info is None or not current().is_told
 
 
 def configure_logging(settings: Settings) -> None:
-    """Send every line of this process to stderr in the format and from the level of the settings.
+    """Log to stderr in the format and from the level of the settings.
 
-    Other packages say nothing below "info": some write down all they send, credentials included.
-    uvicorn's lines come in the same format. Its access lines, which hold whole addresses, are
-    replaced by ours, and so is its second traceback of an error that was told.
+    Other packages log from "info" on, because some write all they send, credentials included.
+    uvicorn's lines get the same format. Our lines replace its access lines, which hold whole
+    addresses, and its second traceback of an error.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(FORMATTERS[settings.log_format]())
@@ -382,7 +376,7 @@ def configure_logging(settings: Settings) -> None:
 
 
 def _fields(record: logging.LogRecord, names: tuple[str, ...]) -> list[tuple[str, Any]]:
-    """Fields of the request. Those of the line itself come first."""
+    """Return the known fields of a line. Its values win over the request's."""
     context = CURRENT.get()
     known = {} if context is None else context.fields()
     own = vars(record)
@@ -402,7 +396,7 @@ PROBES = frozenset({"/healthz", "/readyz", "/metrics"})
 
 
 def write_access_line(answered: Answered) -> None:
-    """Write a line about a request: its route, and never its address, which may carry a secret."""
+    """Write a request's line with its route, because its address may carry a secret."""
     method, route, status = answered.method, answered.modified_handler, answered.modified_status
     level = logging.DEBUG if route in PROBES and status < "4" else logging.INFO
     if log.isEnabledFor(level):
@@ -418,6 +412,6 @@ def write_access_line(answered: Answered) -> None:
 
 
 def has_body(scope: Scope) -> bool:
-    """Whether a request says that a body follows."""
+    """Return whether a request announces a body."""
     headers = Headers(scope=scope)
     return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"

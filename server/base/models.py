@@ -1,7 +1,4 @@
-"""The schema, a class a table. Curves, results and reports are JSON: they are read whole.
-
-Curves and reports are large, so they are read only where they are asked for (`deferred`).
-"""
+"""The tables. Curves, results and reports are JSON, read whole, and large ones `deferred`."""
 
 import secrets
 from datetime import UTC, date, datetime
@@ -28,26 +25,26 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A moment in UTC. Always timezone-aware in Python, whatever the database keeps."""
+    """A moment in UTC, always timezone-aware in Python."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """To the database: refuse a moment without a timezone."""
+        """Refuse a moment without a timezone."""
         if value is not None and value.tzinfo is None:
             raise ValueError("a moment without a timezone")
         return None if value is None else value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        """From the database: SQLite forgets the timezone, PostgreSQL answers in its session's."""
+        """Restore UTC: SQLite forgets the timezone, PostgreSQL answers in its session's."""
         if value is None:
             return None
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
 class Base(DeclarativeBase):
-    """Names every constraint, so that migrations can name it too."""
+    """Names every constraint, for migrations to name it too."""
 
     metadata = MetaData(
         naming_convention={
@@ -65,7 +62,7 @@ class Base(DeclarativeBase):
 
 
 class Organisation(Base):
-    """Where users belong: members see each other's submissions under embargo, and no more."""
+    """A group of users, who see each other's submissions under embargo."""
 
     __tablename__ = "organisations"
 
@@ -75,19 +72,18 @@ class Organisation(Base):
 
 
 def draw_session_number() -> int:
-    """A number that no cookie has: one counted up would be known again after a restore."""
+    """Draw a number: after a restore a counted one would match an old cookie again."""
     return secrets.randbelow(2**31)
 
 
 class User(Base):
-    """Somebody who submits, organises or lends a worker.
+    """A person who submits, organises or lends a worker.
 
-    `role` is the highest their tokens may have (server.people.accounts). The tokens and sessions of
-    a user with a `disabled_at` are refused. Packages of one who is known to an organiser, since
-    `known_at`, go to workers without a memory cgroup too. Readers see the `display_name` in
-    place of the name, where there is one. `quota` has the limits that an organiser set in place of
-    the settings' ones, by measure. None in it is no limit. `issuer` and `subject` name the user at
-    an OpenID provider. A browser's cookie repeats the `session_number`: another one ends them all.
+    `role` is the highest their tokens may have (server.people.accounts). A user with a
+    `disabled_at` is refused. The code of a user approved since `known_at` goes to workers without a
+    memory cgroup too. Readers see the `display_name` in place of the name. `quota` has the limits
+    that an organiser set, by measure: None is unlimited. `issuer` and `subject` name the user at an
+    OpenID provider. Each cookie repeats the `session_number`: a new number ends all sessions.
     """
 
     __tablename__ = "users"
@@ -115,11 +111,7 @@ class User(Base):
 
 
 class Token(Base):
-    """An API token. Only its SHA-256 is kept.
-
-    `last_used_at` is right to about a minute. This token ends with the one that the request which
-    made it was sent with, `made_with`.
-    """
+    """An API token, kept as its SHA-256. It ends with `made_with`, the token that made it."""
 
     __tablename__ = "tokens"
 
@@ -138,7 +130,7 @@ class Token(Base):
 
     @property
     def state(self) -> Literal["valid", "revoked", "expired"]:
-        """Whether it still works, and else why not. Its user may be disabled all the same."""
+        """Its state, whether or not its user is disabled."""
         if self.revoked_at is not None:
             return "revoked"
         is_over = self.expires_at is not None and self.expires_at <= datetime.now(UTC)
@@ -148,9 +140,9 @@ class Token(Base):
 class Invitation(Base):
     """A link by which people join. Only the SHA-256 of its code is kept.
 
-    It makes `uses_allowed` users of `role`, with an address at `mail_domain` and in the
-    organisation where these are set. `name` is proposed to a single person. Users of a `known` link
-    are known to an organiser. It ends with the token it was `made_with`.
+    It makes `uses_allowed` users of `role`, in the organisation and with an address at
+    `mail_domain` if these are set. `name` is proposed to a single person. Users of a `known` link
+    are approved. It ends with the token `made_with`.
     """
 
     __tablename__ = "invitations"
@@ -175,7 +167,7 @@ class Invitation(Base):
 
     @property
     def state(self) -> Literal["open", "used up", "expired", "revoked"]:
-        """Whether it still works, and else why not."""
+        """Its state at this moment."""
         if self.revoked_at is not None:
             return "revoked"
         if self.uses >= self.uses_allowed:
@@ -184,11 +176,7 @@ class Invitation(Base):
 
 
 class AuditRecord(Base):
-    """Record of a change, its user and reason. A trigger refuses to change or delete it.
-
-    Each hash covers the one before. `actor` keeps the name. `actor_id` is None for the server's
-    own administration.
-    """
+    """A change with its user and reason. A trigger refuses to change or delete it."""
 
     __tablename__ = "audit_log"
 
@@ -207,11 +195,11 @@ class AuditRecord(Base):
 
 
 class BenchmarkDefinition(Base):
-    """The text of a definition that is or was in force for its benchmark.
+    """The text of a definition, now or once in force for its benchmark.
 
-    Of the rows of a benchmark with an `in_force_at` the latest is in force. `added_by` is the
-    organiser who added the definition. None for one of the server's folder or of an archive. Files
-    that an added definition pins are in the artifact store, by their hashes.
+    The row with a benchmark's latest `in_force_at` is in force. `added_by` is an organiser, or None
+    for the server's folder and archives. Files that an added definition pins are in the artifact
+    store, by hash.
     """
 
     __tablename__ = "benchmark_definitions"
@@ -226,7 +214,7 @@ class BenchmarkDefinition(Base):
 
 
 class BenchmarkPhases(Base):
-    """The dates of a benchmark as somebody set them. The latest row holds, none is ever changed."""
+    """A benchmark's dates as somebody set them. The latest row holds, and rows never change."""
 
     __tablename__ = "benchmark_phases"
 
@@ -244,7 +232,7 @@ class BenchmarkPhases(Base):
 
 
 class Board(Base):
-    """The version of a benchmark's leaderboard: raised by every write that can change it."""
+    """The version of a benchmark's leaderboard, raised by every change of it."""
 
     __tablename__ = "boards"
 
@@ -253,7 +241,7 @@ class Board(Base):
 
 
 class BoardChange(Base):
-    """Submission that a version of a board changed. Kept for the latest versions alone."""
+    """The submission changed by a version of a board. Only the latest versions are kept."""
 
     __tablename__ = "board_changes"
 
@@ -263,10 +251,7 @@ class BoardChange(Base):
 
 
 class PriceRow(Base):
-    """An entry of the price book. A trigger refuses to change or delete it.
-
-    A correction is a later entry, or one that `supersedes` the wrong one.
-    """
+    """An entry of the price book. A trigger keeps it: a correction is later or `supersedes` it."""
 
     __tablename__ = "prices"
     __table_args__ = (
@@ -294,38 +279,35 @@ class PriceRow(Base):
 class Submission(Base):
     """A submitter's runs on one system, with the result derived from their logs.
 
-    One of `kind` "inference" has no runs: latency and cost are as its entry states them. The others
-    are of kind "train". `measured_latency_ms` is a worker's, on their hardware class.
+    Its `kind` is "train" or "inference". An inference has no runs: its entry states latency and
+    cost. `measured_latency_ms` is a worker's, on their hardware class.
 
-    `precision` is the narrowest floating type that its training touches as it says,
-    `precision_measured` as its latest replay found. `energy_joules` is the mean energy of a run to
-    the target in the replay that its status rests on, on its own hardware class.
+    `precision` is the narrowest floating type of the training as stated, `precision_measured` as
+    the latest replay found. `energy_joules` is the mean energy of a run to the target in the replay
+    behind its status, on the replay's hardware class.
 
-    `evidence` and `check_word` say which time of it ranks and how far its claim was checked
-    (rules.ranking). The measured runs of its configuration are in `pool_id`.
-    `configuration_sha256` is the key of its training. One with that of an earlier live
-    one is `duplicate_of` it: it is not trained and has no rank.
+    `evidence` and `check_word` say which time ranks and how far the claim was checked
+    (rules.ranking). `pool_id` has the measured runs of its configuration, and
+    `configuration_sha256` is the key of its training. A submission with the key of an earlier live
+    one is `duplicate_of` it: it is neither trained nor ranked.
 
-    `trained_with` is "reference" or "own" code, or "package" for one that is measured: it has no
-    runs, and the hash of its `package` is `claim_sha256`. `tuning` has the trials and seconds of
-    the search that found its settings, where its submitter states them. While the reference's runs
-    make its time, `model` and `framework` are the reference's. Its submitter's words are in
-    `claimed_model` and `claimed_framework`.
+    `trained_with` is "reference", "own", or "package" for measured code: it has no runs, and the
+    hash of its `package` is `claim_sha256`. `tuning` has the trials and seconds of the search for
+    its settings, if stated. While the reference's runs make its time, `model` and `framework` are
+    the reference's, `claimed_model` and `claimed_framework` the submitter's.
 
-    One that was published elsewhere has a row in `published`, and `evidence` says so too. It is
-    kept with whatever rules it breaks.
+    A result published elsewhere has a row in `published`, and is kept whichever rules it breaks.
 
-    One that is `embargoed` is its owner's, their organisation's and the organisers' to see. One
-    with a `withdrawn_at` stays where it is and ranks nowhere (server.base.visibility has
-    both rules). `withdrawn_by` is a name. One with a `retirement` (`at`, `by`, `reason`) holds no
-    first place: it can't be trained any more. `waivers` are the rules that organisers waived for
-    it, each with `rule`, `reason`, `by` and `at`; `eligible` leaves those out.
+    Its owner, their organisation and organisers see an `embargoed` submission. One with a
+    `withdrawn_at` ranks nowhere (server.base.visibility has both rules). `withdrawn_by` is a name.
+    One with a `retirement` (`at`, `by`, `reason`) can't be trained any more and holds no first
+    place. `eligible` leaves out the `waivers` (`rule`, `reason`, `by`, `at`) of organisers.
     """
 
     __tablename__ = "submissions"
     __table_args__ = (
-        # All that places or counts the submissions of a board, so that no row is looked at for it:
-        # results are long, and a board has thousands.
+        # Everything to place or count a board's submissions, so that thousands of long rows stay
+        # unread.
         Index(
             "ix_submissions_standing",
             *("benchmark_id", "kind", "tta_seconds", "division", "status", "eligible"),
@@ -385,22 +367,22 @@ class Submission(Base):
 
     @property
     def published_on(self) -> date | None:
-        """The day on which the result was published, None of a claim or where it is not known."""
+        """The day of the result's publication, if known."""
         return self.published.published_on if self.published is not None else None
 
     @property
     def submitter(self) -> str:
-        """The organisation that published the result, else the user who handed it in."""
+        """The publishing organisation, else the user who submitted the result."""
         return (self.published and self.published.organisation) or self.user.name
 
     @property
     def trained_package(self) -> "TrainingPackage | None":
-        """The package that was handed in. None of a claim, for which no statement asks for one."""
+        """The package of a code submission. A log submission saves the statement."""
         return self.package if self.trained_with == "package" else None
 
     @property
     def display_name(self) -> str | None:
-        """The display name of the submitter. An organisation has none."""
+        """The display name of a submitter who is a user."""
         is_published = self.published is not None and self.published.organisation is not None
         return None if is_published else self.user.display_name
 
@@ -428,10 +410,7 @@ Index(
 
 
 class PublishedResult(Base):
-    """Facts of an imported published result that a claim does not have.
-
-    `source` is the known archive that it comes from, with name, address and commit.
-    """
+    """More facts of an imported result. `source` is its archive: name, address and commit."""
 
     __tablename__ = "published_results"
 
@@ -441,7 +420,7 @@ class PublishedResult(Base):
     source: Mapped[dict[str, Any] | None]
 
 
-# Needs both joined: the published result, which few submissions have, and the user.
+# Join the user, and the published result, which few submissions have.
 SUBMITTER = func.coalesce(PublishedResult.organisation, User.name).label("submitter")
 DISPLAY_NAME = case((PublishedResult.organisation.is_(None), User.display_name)).label(
     "display_name"
@@ -451,8 +430,8 @@ DISPLAY_NAME = case((PublishedResult.organisation.is_(None), User.display_name))
 class RunRow(Base):
     """One run of a submission: its log (by hash), its curve (one JSON list), its figures.
 
-    `convergence` is in the benchmark's unit: epochs or samples of a run that succeeded. `settings`
-    are the hyperparameters that its log states, None of a run stored before they were kept.
+    `convergence` counts epochs or samples, the benchmark's unit, of a run that succeeded.
+    `settings` are the hyperparameters in its log.
     """
 
     __tablename__ = "runs"
@@ -480,13 +459,12 @@ class RunRow(Base):
 
 
 class TrainingPackage(Base):
-    """The package of a submission: its manifest, its files, and the environment that trains it.
+    """The package of a code submission: manifest, files, and the environment that trains it.
 
-    `files` maps names to texts. It is its owner's and the organisers' until `published_at`, the
-    moment of its first verdict. A package is handed in
-    once for a hardware class. `environment_sha256` is that of the workers which train it.
-    `program_sha256` is that of its program. `determinism` is "shown" or "struck" by repeated runs,
-    None if it was not checked.
+    `files` maps names to texts. Until `published_at`, its first verdict, they are the owner's and
+    the organisers'. A package is submitted once per hardware class. `environment_sha256` is its
+    workers' environment, `program_sha256` its program. `determinism` is "shown" or "struck" by
+    repeated runs, None if unchecked.
     """
 
     __tablename__ = "trainings"
@@ -509,20 +487,19 @@ class TrainingPackage(Base):
 class Verification(Base):
     """One set of measured runs on a worker: plan first, verdict last, attempts in between.
 
-    A `replay` checks its submission. A `calibration` measures the reference for its calibration
-    and has no submission. A `head_to_head` holds its submission `against` another, in stages: each
-    later one has the one that it `continues`. A `latency` times the trained model. A `cross_check`
-    trains a run of `checks_id` again, on another owner's worker. Its ordered `trainings` are
-    sealed. A replay is judged by its `calibration_id`.
+    A `replay` checks its submission. A `calibration` measures the reference, without a submission.
+    A `head_to_head` compares its submission with `against`, in stages: each later stage `continues`
+    another. A `latency` times the trained model. A `cross_check` trains a run of `checks_id` again,
+    on another owner's worker. Its ordered `trainings` are sealed. `calibration_id` judges a replay.
 
-    Its sealed `runs` belong to `pool_id`. One on the quota of who requested it has
-    `gpu_seconds_reserved`, its estimate until it ends.
+    Its sealed `runs` belong to `pool_id`. On a user's quota `gpu_seconds_reserved` is its estimate
+    until it ends.
 
-    Its `decision` is publish or keep. The first verdict of a submission is published automatically,
-    without `decided_by`. A submission's status rests on the verdict published last.
+    Its `decision` is publish or keep. A submission's first verdict is published automatically,
+    without `decided_by`. The status rests on the verdict published last.
 
-    A submission is read with all its verifications, so their long columns, and their attempts, are
-    loaded only where they are asked for (`SHOWN` in server.base.standing).
+    A submission is read with all its verifications, so their long columns and their attempts are
+    loaded only on demand (`SHOWN` in server.base.standing).
     """
 
     __tablename__ = "verifications"
@@ -590,12 +567,12 @@ class Verification(Base):
 
     @property
     def control_runs(self) -> set[int]:
-        """Indices of trainings whose data are a control's: they measure no time."""
+        """Indices of untimed trainings on a shortcut test's data."""
         return self._runs_for("control")
 
     @property
     def repeat_runs(self) -> set[int]:
-        """Indices of trainings that repeat the first one: they measure no time."""
+        """Indices of untimed trainings that repeat the first one."""
         return self._runs_for("repeat")
 
     def _runs_for(self, figure: str) -> set[int]:
@@ -605,8 +582,8 @@ class Verification(Base):
 class JobTraining(Base):
     """Training `index` of a verification: `settings` over the reference's defaults, and a seed.
 
-    `package` names its code. See `Training` in finishline.rules.verification.messages. `opening` is
-    the hash of its curve's beginning, by which copies of it are found.
+    `package` names its code (`Training` in finishline.rules.verification.messages). `opening`
+    hashes the beginning of its curve, to find copies.
     """
 
     __tablename__ = "job_trainings"
@@ -626,9 +603,9 @@ class JobTraining(Base):
 class Calibration(Base):
     """A measurement of the reference: so many `runs` at each batch size, to their last epoch.
 
-    `precision` is None for the reference's own. `version` counts per benchmark. From `adopted_at`
-    on, verifications planned for this definition in this precision are judged by its runs. Then
-    nothing of it changes any more.
+    `precision` is None for the reference's precision. `version` counts per benchmark. From
+    `adopted_at` on, its runs judge verifications planned for this definition and precision, and it
+    never changes.
     """
 
     __tablename__ = "calibrations"
@@ -657,7 +634,7 @@ class Calibration(Base):
 
 
 class CalibrationRunRow(Base):
-    """One training of the reference in a calibration: its curve, and the system it was made on."""
+    """A training of the reference in a calibration: its curve and its system."""
 
     __tablename__ = "calibration_runs"
 
@@ -672,10 +649,7 @@ class CalibrationRunRow(Base):
 
 
 class Evidence(Base):
-    """Evidence behind a verdict, as it was when its verification ended: rescoring changes results.
-
-    `submission` is the part of that name in a proof bundle, `code` the code that judged.
-    """
+    """A verdict's evidence at the end of its verification: rescoring changes results."""
 
     __tablename__ = "evidence"
 
@@ -687,7 +661,7 @@ class Evidence(Base):
 
 
 class SigningKey(Base):
-    """A public key that proofs were signed with (hex). None is ever removed."""
+    """A public key of signed proofs (hex), kept for ever."""
 
     __tablename__ = "signing_keys"
 
@@ -697,17 +671,16 @@ class SigningKey(Base):
 
 
 class Attempt(Base):
-    """One try at a verification on one worker. `fence` counts its claims.
+    """One try at a verification on one worker. `fence` counts its leases.
 
-    `accelerators` are those of the worker when it claimed. `clock_slack_seconds` is how far from
-    the server's clock its report could be. None before one was right.
-    `run_started_at` is when the run under way was announced, `last_evaluation` the latest event of
-    one, `log_tail` the end of a failed run's output, or the last output heard of a lost attempt.
+    `accelerators` are its worker's at the lease. `clock_slack_seconds` is how far its report could
+    be from the server's clock, None before a right report. `run_started_at` is when the current run
+    was announced, `last_evaluation` the latest event of a run, `log_tail` the end of a failed run's
+    output, or the last output of a lost attempt.
 
-    It waits for `hardware_class`, None for any. For its place there see
-    `server.verifications.queue`.
-    `sent_to` is the worker that was drawn for it, which alone may lease it. None before that. An
-    attempt that `is_apart` goes to workers of certain owners, before all others.
+    It waits for `hardware_class` (None for any) in the order of `server.verifications.queue`. Only
+    `sent_to`, the worker drawn for it, may lease it. An attempt that `is_apart` goes to workers of
+    certain owners, before all others.
     """
 
     __tablename__ = "attempts"
@@ -748,7 +721,7 @@ class Attempt(Base):
 
 
 class ReplayEventRow(Base):
-    """Events that a worker posted, in order: the source of live pages and of a partial log."""
+    """An event posted by a worker, in order: the source of live pages and of a partial log."""
 
     __tablename__ = "replay_events"
 
@@ -759,7 +732,7 @@ class ReplayEventRow(Base):
 
 
 class PauseRow(Base):
-    """The pause of everything: by a user, named, for a reason. While it is there nothing starts."""
+    """The pause of everything by a named user, for a reason. While it exists nothing starts."""
 
     __tablename__ = "pauses"
 
@@ -770,7 +743,7 @@ class PauseRow(Base):
 
     @property
     def sentence(self) -> str:
-        """Sentence about the pause, for those who wait."""
+        """The pause in words, for users who wait."""
         return f"every queue is paused by {self.paused_by}: {self.paused_because}"
 
 
@@ -778,10 +751,10 @@ class Pool(Base):
     """The measured runs of one configuration, over all its submitters.
 
     `configuration_sha256` is the key (rules/submissions/settings). `measured_seconds` is the
-    olympic mean of its `runs`, since `measured_at`, with its interval: None below three runs, and
-    where more of them missed the target than are dropped. `measured_quality` is the mean of their
-    qualities where the board ranks by it. Of the pools of one key the latest that is not closed
-    holds. `is_busy` tells whether other programs had the processor in the latest verification.
+    olympic mean of its `runs`, since `measured_at`, with its interval. It is None below three runs,
+    and if more runs missed the target than the mean drops. `measured_quality` is their mean quality
+    where the board ranks by it. The latest open pool of a key holds. `is_busy` tells whether other
+    programs had the processor in the latest verification.
     """
 
     __tablename__ = "pools"
@@ -813,8 +786,8 @@ class Pool(Base):
 class PoolRun(Base):
     """One measured run of a pool: run `index` of its verification, as `attempt_id` trained it.
 
-    `seconds` is None of a run that missed the target or its time limit: it counts as infinite.
-    `quality` is the best one, or with a budget that of the last evaluation within it.
+    `seconds` is None for a run that missed the target or its time limit, which counts as infinite.
+    `quality` is the best one, or with a budget the last one within it.
     """
 
     __tablename__ = "pool_runs"
@@ -831,13 +804,12 @@ class PoolRun(Base):
 
 
 class WorkerRow(Base):
-    """A worker that said hello, and when it last did. Its name is its user's from then on.
+    """A worker that signed on, and when it last did. From then on its name is its user's.
 
-    `drift` is the sentence that says why it is out, since `drifted_at`: its canary is off its own
-    baseline, which is of readings after `baseline_since`. `held` is "paused" where an organiser or
-    a rule of the server said so: by whom, since when and why. It is `confirmed_by` an organiser, or
-    by the server's own administration where that is None. `box` is a BoxWord: whose packages it
-    trains, and in which environments. A worker without a broker `polls` the server.
+    `drift` says why it is out, since `drifted_at`: its speed check is off its baseline, which has
+    readings after `baseline_since`. `held` is "paused", by an organiser or a rule: by whom, since
+    when and why. `confirmed_by` is an organiser, or None for the server's administration. `box` is
+    a BoxWord: whose code it trains, in which environments. A worker without a broker `polls`.
     """
 
     __tablename__ = "workers"
@@ -863,11 +835,7 @@ class WorkerRow(Base):
 
 
 class HardwareClassRow(Base):
-    """A class of machines with comparable times.
-
-    `roof` is the canary's throughput in GFLOP/s, None until it was measured. A worker of the class
-    must come within a tenth of it. `origin` says where the entry came from.
-    """
+    """A class of machines with comparable times. `roof` is its speed check in GFLOP/s."""
 
     __tablename__ = "hardware_classes"
 
@@ -882,10 +850,10 @@ class HardwareClassRow(Base):
 
 
 class WorkerProbeRow(Base):
-    """A worker's measurements of itself at one moment. `gflops` is its canary, if it has one.
+    """A worker's measurements of itself at one moment. `gflops` is its speed check, if it has one.
 
-    Canaries are compared within a `configuration`; `baseline_gflops` is the baseline of this one
-    and `ratio` its multiple of that. `figures` has the roofs, `host` the surroundings.
+    Speed checks are compared within a `configuration`: `ratio` is the multiple of
+    `baseline_gflops`. `figures` has the peaks, `host` the surroundings.
     """
 
     __tablename__ = "worker_probes"
@@ -905,12 +873,12 @@ class WorkerProbeRow(Base):
 
 
 class Receiver(Base):
-    """A webhook or a mail address of a user, and the events that it gets.
+    """A webhook or a mail address of a user, and its events.
 
     `channel` is webhook or mail, `scope` is own, benchmark or all. It gets events from
     `confirmed_at` to `disabled_at`. `secret` signs posts, and the links of mails. `failing_since`
-    is the first failure after the last success. Mail addresses that differ in their tag have one
-    `mailbox`.
+    is the first failure after the last success. Mail addresses that differ only in their tag share
+    a `mailbox`.
     """
 
     __tablename__ = "receivers"
@@ -937,16 +905,16 @@ class Receiver(Base):
 
     @property
     def benchmark(self) -> str | None:
-        """The benchmark whose events it gets, None in another scope."""
+        """The benchmark of its events, in the scope of one."""
         return self.benchmark_id
 
 
 class Message(Base):
     """An event for one receiver: waiting, delivered or failed. The table is the outbox.
 
-    It is written in the transaction of the event. A try begins by putting `due_at` off, so that a
-    message whose process dies is sent again. `failures` counts those of the present series,
-    `tries` has the outcome of each.
+    The event's transaction writes it. A try first puts `due_at` off, so that a message is sent
+    again if its process dies. `failures` counts the failures of the present series, `tries` has all
+    outcomes.
     """
 
     __tablename__ = "outbox"

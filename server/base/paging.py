@@ -1,4 +1,4 @@
-"""Lists: pages of one that is filtered beyond its index, newest first, and cells of its CSV."""
+"""Pages of lists, newest first, also of lists filtered in Python, and cells of CSV files."""
 
 import re
 from collections.abc import Callable
@@ -16,13 +16,13 @@ CURSOR_PATTERN = r"^[0-9]{1,17}\.[a-z0-9]{1,20}$"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 CHUNK = 500
-# Most rows to read that no index can choose. A page that reads on says so.
+# The most rows to read per page if `keep` filters them.
 MOST_LOOKED_AT = 5_000
 
 
 @dataclass(frozen=True)
 class Page:
-    """Rows, newest first, and the cursor of the page after them. None at the end."""
+    """Rows, newest first, and the cursor of the next page, if there is one."""
 
     rows: list[Row[Any]]
     next_cursor: str | None
@@ -51,10 +51,7 @@ def read_page(
     limit: int,
     keep: Callable[[Row[Any]], bool] | None = None,
 ) -> Page:
-    """A page of a statement with an indexed column `moment` and an id `key`.
-
-    `keep` chooses among its rows where a column cannot. The rows have `moment` and `key` too.
-    """
+    """Read a page of a statement with columns `moment` and `key`. `keep` filters in Python."""
     statement = query.order_by(moment.desc(), key.desc())
     found: list[Row[Any]] = []
     looked_at = 0
@@ -82,7 +79,7 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def csv_cell(value: object) -> object:
-    """A value as a cell: text that a spreadsheet would run as a formula gets an apostrophe."""
+    """Make a cell. Text that a spreadsheet would run as a formula gets an apostrophe."""
     if isinstance(value, str) and value.startswith(FORMULA_STARTS):
         return "'" + value
     return "" if value is None else value

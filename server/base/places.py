@@ -1,4 +1,4 @@
-"""Folders that the server reads, in a checkout and in a wheel, and the version of its code."""
+"""Folders of the server, in a checkout and in a wheel, and the version of its code."""
 
 from functools import lru_cache
 from importlib.metadata import version
@@ -17,6 +17,6 @@ VERSION = version("finishline-server")  # Read from the files of the installatio
 
 @lru_cache
 def code_version(commit: str | None) -> CodePart:
-    """The version of this process. Its commit where the settings name none."""
+    """Return the version of this process, with this commit or else the checkout's."""
     is_checkout = (SOURCE / ".git").is_dir()
     return CodePart(version=VERSION, commit=commit or (commit_of(SOURCE) if is_checkout else None))

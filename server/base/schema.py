@@ -1,7 +1,6 @@
-"""Which schema the database has, which one this code was written for, and how it is made.
+"""The schema of the database and of this code, and how its tables are made.
 
-A server asks both at its start. Alembic would answer too, but importing it takes a twelfth of the
-start's time, so it is imported only to make the tables, and a test checks that both agree.
+Alembic is imported only to make the tables: it takes a twelfth of a server's start.
 """
 
 import hashlib
@@ -23,13 +22,13 @@ if TYPE_CHECKING:
 FIRST_MIGRATION = MIGRATIONS / "versions" / "first_tables.py"
 HEX_DIGITS = 12
 VERSIONS = "alembic_version"
-# The last commit whose migrations had numbers.
+# The last commit with numbered migrations.
 NUMBERED = "0a22c18d"
 
 
 @cache
 def newest_revision() -> str:
-    """The beginning of a hash of the tables and of their migration: others make another schema."""
+    """Return the beginning of a hash of the tables and their migration."""
     digest = hashlib.sha256(FIRST_MIGRATION.read_bytes())
     for table in Base.metadata.sorted_tables:
         parts = sorted(str(CreateIndex(index)) for index in table.indexes)
@@ -38,10 +37,7 @@ def newest_revision() -> str:
 
 
 def require_current_schema(database: Database) -> str:
-    """The database's revision, if it is the one this code was written for.
-
-    Raises RuntimeError, which names the remedy, if it is another.
-    """
+    """Return the database's revision. Raises RuntimeError with the remedy if it is wrong."""
     named = f"the database that FINISHLINE_DATABASE_URL names, {database.name}"
     if database.is_missing():
         raise RuntimeError(
@@ -63,10 +59,7 @@ def require_current_schema(database: Database) -> str:
 
 
 def require_no_other(connection: Connection, name: str) -> str | None:
-    """The revision of a database: this code's, or None of an empty one.
-
-    Raises RuntimeError if somebody else made its tables, or another commit.
-    """
+    """Return a database's revision, if any. Raises RuntimeError for others' tables."""
     found: str | None = None
     if inspect(connection).has_table(VERSIONS):
         found = connection.scalar(text(f"SELECT version_num FROM {VERSIONS}"))  # noqa: S608
@@ -99,7 +92,7 @@ def _hint(connection: Connection, revision: str) -> str:
 
 
 def alembic_config(database: Database) -> "Config":
-    """Alembic's configuration for a database."""
+    """Configure Alembic for a database."""
     from alembic.config import Config
 
     config = Config()
@@ -109,9 +102,9 @@ def alembic_config(database: Database) -> "Config":
 
 
 def migrate(database: Database) -> None:
-    """Make the tables of an empty database, in one transaction. Leave this code's own as it is.
+    """Make the tables of an empty database in one transaction, or keep this code's tables.
 
-    Raises RuntimeError, having changed nothing, if another commit made its tables.
+    Raises RuntimeError before any change if another commit made the tables.
     """
     if not database.is_missing():
         with database.look() as connection:

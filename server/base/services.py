@@ -16,9 +16,9 @@ Kind = TypeVar("Kind")
 
 
 class OfferedBenchmarks(UserDict[str, Benchmark]):
-    """Benchmarks in the order of their ids. Others may be offered during an iteration.
+    """Benchmarks in the order of their ids. They may be replaced during an iteration.
 
-    `redefined` has those whose definition changed and whose boards are not yet marked as changed.
+    `redefined` has the ids of changed definitions until their boards are marked as changed.
     """
 
     def __init__(self, benchmarks: Iterable[Benchmark] = ()) -> None:
@@ -28,7 +28,7 @@ class OfferedBenchmarks(UserDict[str, Benchmark]):
         self.redefined.clear()
 
     def replace(self, benchmarks: Iterable[Benchmark]) -> None:
-        """Offer these benchmarks and no other."""
+        """Offer exactly these benchmarks."""
         later = {one.benchmark_id: one for one in benchmarks}
         self.redefined |= {name for name in later if later[name] is not self.data.get(name)}
         self.data = dict(sorted(later.items()))
@@ -36,10 +36,7 @@ class OfferedBenchmarks(UserDict[str, Benchmark]):
 
 @dataclass(frozen=True)
 class Services:
-    """Process-wide objects of an application or a command. A room's own are found by their type.
-
-    Code that has only a session finds them by `state_of(session, Services)`.
-    """
+    """Process-wide objects of an application or a command. Rooms find their objects by type."""
 
     settings: Settings
     database: Database
@@ -51,7 +48,7 @@ class Services:
         self.put(self.settings)
 
     def of(self, kind: type[Kind]) -> Kind:
-        """A room's object of a type, as `RoomState.of`."""
+        """Return a room's object of a type, as `RoomState.of` does."""
         return self.database.state.of(kind)
 
     def put(self, value: Kind) -> Kind:
@@ -60,13 +57,13 @@ class Services:
 
 
 def services_of(request: Request) -> Services:
-    """Return the services of the application that a request is for."""
+    """Return the services of a request's application."""
     services: Services = request.app.state.services
     return services
 
 
 async def get_services(request: Request) -> Services:
-    """Return the same as a dependency: async, because a thread would take longer than the call."""
+    """Return the services as a dependency. It is async, because a thread would take longer."""
     return services_of(request)
 
 
@@ -74,5 +71,5 @@ ServicesDep = Annotated[Services, Depends(get_services)]
 
 
 def site_address(request: Request, settings: Settings) -> str:
-    """The server's address without a slash at its end: as it is set, else as it was asked."""
+    """Return the server's address as set, else as requested, without a slash at its end."""
     return (settings.public_url or str(request.base_url)).rstrip("/")

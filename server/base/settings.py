@@ -33,7 +33,7 @@ class MailServer:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether a password that is not encrypted stays on this machine."""
+        """Whether an unencrypted password stays on this machine."""
         try:
             return ip_address(self.host).is_loopback
         except ValueError:
@@ -41,7 +41,7 @@ class MailServer:
 
 
 def parse_smtp_url(url: str) -> MailServer:
-    """The mail server of a URL. Raises ValueError naming the expected form."""
+    """Parse a mail server's URL. Raises ValueError naming the expected form."""
     parts = urlsplit(url)
     if parts.scheme not in PORTS or not parts.hostname or parts.path not in ("", "/"):
         raise ValueError(
@@ -57,10 +57,7 @@ def parse_smtp_url(url: str) -> MailServer:
 
 
 def read_secret(variable: str, path: str) -> str:
-    """Read a secret from a file, without the line end that editors leave.
-
-    Raises RuntimeError that names the variable if the file cannot be read or is empty.
-    """
+    """Read a secret from a file. Raises RuntimeError naming the variable if it fails."""
     try:
         secret = Path(path).read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -71,7 +68,7 @@ def read_secret(variable: str, path: str) -> str:
 
 
 def with_password(url: str, password: SecretStr) -> str:
-    """An address with a password in place of any it has."""
+    """Put a password into an address, in place of any it has."""
     parts = urlsplit(url)
     user, _, host = parts.netloc.rpartition("@")
     secret = quote(password.get_secret_value(), safe="")
@@ -80,7 +77,7 @@ def with_password(url: str, password: SecretStr) -> str:
 
 MIB = 1024 * 1024
 DATABASES = ("sqlite://", "postgresql+psycopg://")
-# So many in a while, as "120/minute".
+# For example "120/minute".
 Rate = Annotated[str, Field(pattern=r"^[1-9]\d{0,8}/(second|minute|hour|day)$")]
 Allowance = Annotated[int, Field(ge=0)] | Literal["unlimited"]
 
@@ -89,7 +86,7 @@ class SecretFiles(EnvSettingsSource):
     """Settings read from files: FINISHLINE_X_FILE names the file with the value of FINISHLINE_X."""
 
     def __call__(self) -> dict[str, Any]:
-        """The settings with a named file. Raises RuntimeError if one cannot be read."""
+        """Read the settings with a named file. Raises RuntimeError if a file can't be read."""
         variables = {
             name: f"{self.env_prefix}{name}_file".upper() for name in self.settings_cls.model_fields
         }
@@ -107,7 +104,7 @@ class Settings(BaseSettings):
 
     database_url: str = "sqlite:///var/finishline.db"
     broker_url: str = "redis://127.0.0.1:6379/0"
-    # Put into the two addresses above, so that these need hold no secret.
+    # Put into the two addresses above, which then need no secret.
     database_password: SecretStr | None = None
     broker_password: SecretStr | None = None
     artifacts_dir: Path = Path("var/artifacts")
@@ -116,23 +113,23 @@ class Settings(BaseSettings):
     s3_endpoint_url: str | None = None
     benchmarks_dir: Path = places.BENCHMARKS
     docs_dir: Path = places.DOCS
-    # Stands in the links of feeds. Where it is not set, the address of each request does.
+    # The server's address in feeds, by default the address of each request.
     public_url: str | None = None
     # In /.well-known/security.txt: an address for reports of weaknesses.
     security_contact: str | None = Field(default=None, pattern=r"^(mailto:|https://|tel:)\S+$")
     # On /install: where the source of this server is.
     source_url: str | None = Field(default=None, pattern=r"^https?://\S+$")
-    # The private key that proofs are signed with, by default in the folder of the artifacts.
+    # The private key to sign proofs, by default in the parent of `artifacts_dir`.
     signing_key: Path | None = None
-    # Where nightly exports and backups lie: /metrics says when the last of each ended well.
+    # Folders of nightly exports and backups: /metrics says when the last of each ended well.
     exports_dir: Path | None = None
     backups_dir: Path | None = None
     code_commit: str | None = Field(default=None, pattern="^[0-9a-f]{7,64}$")
 
     # Who reads boards, submissions and everything else: everybody, or people with an account.
     reads: Literal["public", "members"] = "public"
-    # Whether the console's cookie is for https alone. Unset: as the request came, which behind a
-    # proxy that ends TLS and says nothing of it is http.
+    # Whether the console's cookie is for https only. Unset: as the request came, which is http
+    # behind a proxy that ends TLS silently.
     secure_cookies: bool | None = None
 
     max_log_bytes: int = Field(default=64 * MIB, gt=0)
@@ -158,14 +155,14 @@ class Settings(BaseSettings):
 
     dispatch_interval_seconds: float = Field(default=0.5, gt=0)
     worker_alive_seconds: float = Field(default=20.0, gt=0)
-    # How far a report's seconds may be from those the server saw pass. A busy machine needs more.
+    # How far a report's seconds may be from the server's. A busy machine needs more.
     clock_slack_seconds: float = Field(default=CLOCK_SLACK_SECONDS, ge=0)
-    # How long a process that was told to stop says so before it does: the time a proxy needs.
+    # How long a stopping process says so before it stops: the time a proxy needs.
     drain_seconds: float = Field(default=0.0, ge=0)
 
     log_format: Literal["text", "json"] = "text"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    # Bearer token that a reader of /metrics sends. Without one anybody may read them.
+    # Bearer token for readers of /metrics. Without it anybody may read them.
     metrics_token: SecretStr | None = Field(default=None, min_length=16)
 
     # Whether webhooks may lead to http and to addresses of an internal network.
@@ -200,7 +197,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Arguments count before variables, and these before the files that variables name."""
+        """Prefer arguments to variables, and variables to the files they name."""
         return init_settings, env_settings, SecretFiles(settings_cls)
 
     @field_validator("database_url")
@@ -246,12 +243,12 @@ class Settings(BaseSettings):
 
 @lru_cache
 def get_settings() -> Settings:
-    """The settings of this process. Raises RuntimeError with a sentence for each wrong variable."""
+    """Return this process's settings. Raises RuntimeError with a sentence per wrong variable."""
     return read_settings()
 
 
 def read_settings(**own: Any) -> Settings:
-    """The settings of the environment, but for some of one's own. Raises RuntimeError."""
+    """Read the environment's settings, replaced by given ones. Raises RuntimeError."""
     try:
         return Settings(**own)
     except ValidationError as error:
@@ -259,7 +256,7 @@ def read_settings(**own: Any) -> Settings:
 
 
 def _wrong_variables(error: ValidationError) -> str:
-    """Each wrong variable with its expected form, never with its value, which may be a secret."""
+    """Name each wrong variable with its expected form. Its value may be a secret."""
     sentences = []
     for each in error.errors(include_input=False, include_url=False):
         name = "_".join(str(part) for part in each["loc"][:1]).upper()

@@ -1,6 +1,6 @@
-"""The server's Ed25519 key: made where it is first needed, read again for each signature.
+"""The server's Ed25519 key: made when first needed, read again for each signature.
 
-Replacing the file rotates the key, without a restart. The public keys of earlier ones stay listed.
+Replacing the file rotates the key without a restart. Earlier public keys stay listed.
 """
 
 import hmac
@@ -31,26 +31,23 @@ class Signer:
     public_key: str
 
     def sign(self, content: bytes) -> bytes:
-        """The signature of some bytes. The same bytes always have the same one."""
+        """Sign some bytes. The same bytes always have the same signature."""
         return self.key.sign(content)
 
     def derive(self, purpose: str) -> str:
-        """A secret that whoever has the key can make again, and that tells nothing of it."""
+        """Derive a secret that only the key's holder can make. It reveals nothing of the key."""
         return hmac.digest(self.key.private_bytes_raw(), purpose.encode(), "sha256").hex()
 
 
 def load_signer(path: Path) -> Signer:
-    """The signer whose private key is in a file, made with mode 0600 if it is not there.
-
-    Raises ServerError if the file is there and holds no Ed25519 key. Its content is kept.
-    """
+    """Load the signer of a key file, made with mode 0600 if missing. Raises ServerError."""
     if not path.exists():
         _make_key(path)
     try:
         key = load_pem_private_key(path.read_bytes(), password=None)
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise _unusable(path, str(error)) from error
-    except InternalError as error:  # Such as a key of X448 that is too short.
+    except InternalError as error:  # For example an X448 key that is too short.
         raise _unusable(path, "a broken key") from error
     if not isinstance(key, Ed25519PrivateKey):
         raise _unusable(path, "another kind of key")
@@ -59,7 +56,7 @@ def load_signer(path: Path) -> Signer:
 
 
 def _make_key(path: Path) -> None:
-    """Write a key beside its place and link it there: of two servers that do so, one wins."""
+    """Write a key to a fresh file and link it to its place: of two servers, one wins."""
     pem = Ed25519PrivateKey.generate().private_bytes(
         Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
     )

@@ -1,7 +1,4 @@
-"""Standing of a submission: its verifications, its published verdict, whether it ranks.
-
-Also an estimate of the runs and seconds of a verification, from earlier ones.
-"""
+"""A submission's verifications and published verdict, and estimates of a verification."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,32 +29,29 @@ DecisionWord = Literal["publish", "keep", "pending"]
 
 
 def purpose_of(verification: Verification) -> Purpose:
-    """Purpose of a job."""
+    """Return the purpose of a verification."""
     return PURPOSES[verification.kind]
 
 
 def report_of(verification: Verification) -> ReplayReport | None:
-    """Report of a job. None without one."""
+    """Parse the report of a verification, if it has one."""
     stored = verification.report
     return None if stored is None else REPORT.validate_python(stored)
 
 
 def checks_claim(verification: Verification, submission: Submission) -> bool:
-    """Whether a submission's status follows this verification.
-
-    A head-to-head and the latency of a training say nothing of it.
-    """
+    """Return whether a submission's status follows this verification."""
     return verification.kind == kind_that_checks(submission)
 
 
 def kind_that_checks(submission: Submission) -> str:
-    """The kind of verification that a submission's status follows."""
+    """Return the kind of verification behind a submission's status."""
     is_package = submission.trained_with == "package"
     return KIND_THAT_CHECKS["package" if is_package else submission.kind]
 
 
 def published_verification(submission: Submission) -> Verification | None:
-    """The verification that a submission's status rests on, None before its first verdict."""
+    """Find the verification behind a submission's status: the one published last."""
     published = [
         (verification.decided_at, verification.created_at, verification)
         for verification in submission.verifications
@@ -67,26 +61,26 @@ def published_verification(submission: Submission) -> Verification | None:
 
 
 def is_published(verification: Verification) -> bool:
-    """Whether a submission's status rests on this verification."""
+    """Return whether a submission's status rests on this verification."""
     submission = verification.submission
     return submission is not None and published_verification(submission) is verification
 
 
 def is_pending(verification: Verification, submission: Submission | None) -> bool:
-    """Whether a verification of a submission has a verdict about which nothing is decided."""
+    """Return whether a verification's verdict awaits a review."""
     judged = verification.state == "done" and verification.decision is None
     return judged and submission is not None and checks_claim(verification, submission)
 
 
 def decision_word(verification: Verification, submission: Submission | None) -> DecisionWord | None:
-    """publish, keep or pending. None for a verification without a verdict."""
+    """Return publish, keep or pending, if a verification has a verdict."""
     if verification.decision is not None:
         return verification.decision
     return "pending" if is_pending(verification, submission) else None
 
 
 def require_submission(verification: Verification) -> Submission:
-    """The submission a verdict is about. Raises ConflictError if there is none to decide about."""
+    """Return the submission of a verdict. Raises ConflictError for other verifications."""
     submission = verification.submission
     if submission is None or not checks_claim(verification, submission):
         raise ConflictError(
@@ -96,7 +90,7 @@ def require_submission(verification: Verification) -> Submission:
 
 
 def require_pending(verification: Verification) -> None:
-    """Raise ConflictError unless a decision about a verification is wanted."""
+    """Raise ConflictError unless a verification awaits a review."""
     if verification.state != "done":
         raise ConflictError(
             f"Verification {verification.id} is {verification.state}: it has no verdict to decide."
@@ -109,7 +103,7 @@ def require_pending(verification: Verification) -> None:
 
 
 def row_evidence(submission: Submission) -> dict[str, Any]:
-    """The evidence of a submission's row."""
+    """Return the evidence of a submission's row."""
     return {
         "evidence": submission.evidence,
         "check": submission.check_word,
@@ -118,7 +112,7 @@ def row_evidence(submission: Submission) -> dict[str, Any]:
 
 
 def publication(submission: Submission) -> dict[str, Any]:
-    """Published facts of a submission, as the audit log keeps them."""
+    """Return a submission's published facts for the audit log."""
     found = published_verification(submission)
     return {
         "status": submission.status,
@@ -133,14 +127,14 @@ ENDED = ("done", "failed", "cancelled")
 REPORT = TypeAdapter(ReplayReport)
 
 
-# Columns that a view shows but a submission is read without: loaded at once, not one by one.
+# Columns of a view, loaded at once. A submission is read without them.
 IN_SHORT = (
     undefer(Verification.reasons),
     selectinload(Verification.attempts),
     selectinload(Verification.trainings),
 )
 SHOWN = (undefer(Verification.control_points), *IN_SHORT)
-# In a list the submissions too, and the packages that decide who reads the output of their runs.
+# Lists show the submissions too, and the packages decide who reads the output of their runs.
 LISTED = (
     *IN_SHORT,
     selectinload(Verification.submission).options(
@@ -150,7 +144,7 @@ LISTED = (
 
 
 def find_verification(session: Session, verification_id: str) -> Verification:
-    """A verification by id. Raises NotFoundError."""
+    """Find a verification by id. Raises NotFoundError."""
     verification = session.get(Verification, verification_id, options=SHOWN)
     if verification is None:
         raise no_such("verification", verification_id)
@@ -160,7 +154,7 @@ def find_verification(session: Session, verification_id: str) -> Verification:
 def verification_under_way(
     session: Session, submission_id: str, *, kind: str | None = None
 ) -> str | None:
-    """The id of a verification of a submission that has not ended, of one kind or any."""
+    """Find the id of a submission's unfinished verification, of one kind or any."""
     query = select(Verification.id).where(
         Verification.submission_id == submission_id, Verification.state.in_(OPEN)
     )
@@ -168,7 +162,7 @@ def verification_under_way(
 
 
 def reference_model(benchmark: Benchmark, settings: Mapping[str, float]) -> str:
-    """Name of a benchmark's reference in some settings: "Digits reference, batch size 32"."""
+    """Name a benchmark's reference in some settings: "Digits reference, batch size 32"."""
     defaults = benchmark.defaults()
     changed = [
         f"{name.replace('_', ' ')} {value:g}"
@@ -179,7 +173,7 @@ def reference_model(benchmark: Benchmark, settings: Mapping[str, float]) -> str:
 
 
 def claim_of(submission: Submission) -> Claim:
-    """The claim a stored submission was made with."""
+    """Rebuild the claim of a stored submission."""
     published = submission.published
     package = submission.trained_package
     return Claim(
@@ -205,7 +199,7 @@ def claim_of(submission: Submission) -> Claim:
 
 
 def claimed_runs(submission: Submission) -> list[RunScore]:
-    """The scores of a stored submission's runs."""
+    """Return the scores of a stored submission's runs."""
     return [
         RunScore(
             file=run.file,
@@ -221,23 +215,23 @@ def claimed_runs(submission: Submission) -> list[RunScore]:
 
 
 def stored_system(table: Mapping[str, Any]) -> System:
-    """A system from the JSON of its fields, which may lack those that have a default."""
+    """Build a system from the JSON of its fields. Fields with a default may be missing."""
     cloud = table.get("cloud")
     return System(**{**table, "cloud": Cloud(**cloud) if cloud is not None else None})
 
 
 def names_where(fact: Callable[[Purpose], bool]) -> tuple[str, ...]:
-    """Names of the purposes of which a fact is true, for a query."""
+    """Name the purposes with this property, for a query."""
     return tuple(name for name, purpose in PURPOSES.items() if fact(purpose))
 
 
 def measures(trainings: Sequence[Training], figure: str) -> bool:
-    """Whether any of some trainings takes a figure."""
+    """Return whether any training takes a figure."""
     return any(figure in training.measure for training in trainings)
 
 
 def run_limit_seconds(benchmark: Benchmark, trainings: Sequence[Training]) -> float:
-    """The seconds that one run may take, with a latency's or a package's own. 0 without replays."""
+    """Return the most seconds of one run, with its preparation or its latency's measurement."""
     policy = benchmark.trainings
     if policy is not None and any(training.in_box for training in trainings):
         return policy.run_limit_seconds + 3 * policy.prepare_seconds  # Off the clock.
@@ -252,7 +246,7 @@ LATEST = 20
 
 @dataclass(frozen=True)
 class Expected:
-    """Runs of a replay, the seconds all of them take on one worker, its accelerators."""
+    """Expected runs of a verification, their total seconds on one worker, its accelerators."""
 
     runs: float
     seconds: float
@@ -261,10 +255,7 @@ class Expected:
 
 
 class Estimator:
-    """Estimates verifications of a kind. Reads the past of each benchmark once.
-
-    `wishes` are those of the request that change the number of runs.
-    """
+    """Estimates verifications of a kind. The request's `wishes` change the number of runs."""
 
     def __init__(
         self, session: Session, kind: str = "replay", wishes: Mapping[str, int] | None = None
@@ -275,7 +266,7 @@ class Estimator:
         self._past = cache(self._read_past)
 
     def estimate(self, submission: Submission, benchmark: Benchmark, claim: Claim) -> Expected:
-        """By replays of the submission, else of its benchmark, else by the limit of a run."""
+        """Estimate by replays of the submission, else of its benchmark, else by a run's limit."""
         sample = Request(benchmark, bytes(32), claims=[claim], wishes=self._wishes)
         trainings = PURPOSES[self._kind].plan(sample)
         runs = float(len(trainings))
@@ -296,11 +287,9 @@ class Estimator:
         return Expected(runs, seconds, accelerators, "run limit")
 
     def _read_past(self, column: Any, value: str) -> tuple[float, int] | None:
-        """Seconds per run in earlier verifications that took as long, and their accelerators."""
-        alike: tuple[str, ...] = (
-            self._kind,
-        )  # A package trains alike for each purpose of its own.
-        if PURPOSES[self._kind].in_box:
+        """Read the mean seconds per run and the accelerators of earlier verifications like this."""
+        alike: tuple[str, ...] = (self._kind,)
+        if PURPOSES[self._kind].in_box:  # Submitted code trains alike for all these purposes.
             alike = names_where(lambda purpose: purpose.in_box)
         reports = self._session.scalars(
             select(Verification.report)

@@ -1,8 +1,8 @@
-"""Who may see a submission and its runs, and which of them rank: the rules stand only here.
+"""The only rules of who may see a submission and its runs, and of which submissions rank.
 
-A reading session shows its viewer nothing else, whatever is asked of it: each of its statements
-gets the conditions below. So a query can forget to rank or to mark, never to hide. Sessions that
-write see everything. So a request that is answered from one has been checked.
+Each statement of a reading session gets the conditions below. So a query can forget to rank or to
+mark, but never to hide. Writing sessions see everything: check a request before you answer it from
+one.
 """
 
 from collections.abc import Iterator
@@ -30,10 +30,7 @@ VIEWER = "viewer"
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Users with submissions that are shown while under embargo.
-
-    These users', those of everybody who is in this organisation, or all.
-    """
+    """A reader of embargoed submissions: of these users, of this organisation, or of all."""
 
     user_ids: tuple[int, ...] = ()
     organisation_id: int | None = None
@@ -41,21 +38,21 @@ class Viewer:
 
 
 ANYBODY = Viewer()
-# For the server's own work, and for requests of organisers.
+# For the server itself, and for requests of organisers.
 ORGANISER = Viewer(sees_all=True)
 
 
 def viewer_of(session: Session) -> Viewer:
-    """The viewer of a session. One that writes sees everything."""
+    """Return the viewer of a session. A writing session sees everything."""
     return cast(Viewer, session.info.get(VIEWER) or ORGANISER)
 
 
 @contextmanager
 def seeing(session: Session, viewer: Viewer) -> Iterator[None]:
-    """Read columns as somebody else does for a while.
+    """Read columns as another viewer for a while.
 
-    As ANYBODY for values cached for everybody. As ORGANISER for counts that are never shown.
-    Objects would be kept by the session and shown to its own viewer, so ask for columns alone.
+    Take ANYBODY for values cached for everybody, ORGANISER for counts that stay hidden. Read
+    columns only: the session would keep objects and show them to its viewer.
     """
     before = session.info.get(VIEWER)
     session.info[VIEWER] = viewer
@@ -66,18 +63,18 @@ def seeing(session: Session, viewer: Viewer) -> Iterator[None]:
 
 
 KEPT_VIEWERS = 256
-# Tables of the Core, because statements that filter others must not be filtered themselves.
+# Core tables, because the filtering statements must stay unfiltered.
 _rows = cast(Table, Submission.__table__)
 _users = cast(Table, User.__table__)
 
 
 def ranks() -> ColumnElement[bool]:
-    """The condition of a submission that may rank, hold a record or be drawn among the others."""
+    """Return the condition for a submission to rank, hold a record or be drawn."""
     return Submission.withdrawn_at.is_(None)
 
 
 def may_see(viewer: Viewer, submission: Submission) -> bool:
-    """Whether a viewer may see one submission."""
+    """Return whether a viewer may see one submission."""
     if viewer.sees_all or not submission.embargoed or submission.user_id in viewer.user_ids:
         return True
     shared = viewer.organisation_id
@@ -85,15 +82,12 @@ def may_see(viewer: Viewer, submission: Submission) -> bool:
 
 
 def is_source_public(package: TrainingPackage) -> bool:
-    """Whether everybody may read a package's files and factors."""
+    """Return whether everybody may read a package's files and ablations."""
     return package.published_at is not None
 
 
 def sees_source(viewer: Viewer, submission: Submission) -> bool:
-    """Whether a viewer may read a submission's package, and the lines of it that its runs wrote.
-
-    True of a submission without a package.
-    """
+    """Return whether a viewer may read a submission's code, if any, and its runs' output."""
     package = submission.trained_package
     is_theirs = viewer.sees_all or submission.user_id in viewer.user_ids
     return package is None or is_theirs or is_source_public(package)
@@ -102,7 +96,6 @@ def sees_source(viewer: Viewer, submission: Submission) -> bool:
 def _is_theirs(
     viewer: Viewer, user_id: Column[int] | InstrumentedAttribute[int]
 ) -> ColumnElement[bool]:
-    """The condition of a submission that a viewer sees also while it is under embargo."""
     theirs = user_id.in_(viewer.user_ids)
     if viewer.organisation_id is None:
         return theirs
@@ -112,7 +105,6 @@ def _is_theirs(
 
 @lru_cache(maxsize=KEPT_VIEWERS)
 def _criteria(viewer: Viewer) -> tuple[ExecutableOption, ...]:
-    """Conditions of the rows that a viewer sees."""
     seen: ColumnElement[bool] = ~Submission.embargoed
     is_hidden: ColumnElement[bool] = _rows.c.embargoed.is_(true())
     if viewer != ANYBODY:
@@ -136,6 +128,6 @@ def _show_only_what_is_seen(state: ORMExecuteState) -> None:
     viewer: Viewer | None = state.session.info.get(VIEWER)
     if viewer is None or viewer.sees_all or not state.is_select:
         return
-    # Related rows inherit the conditions of the statement that asked for the first row.
+    # Related rows inherit the conditions from the statement of the first row.
     if not state.is_column_load and not state.is_relationship_load:
         state.statement = state.statement.options(*_criteria(viewer))
