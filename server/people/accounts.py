@@ -28,7 +28,7 @@ from server.base.errors import ConflictError, ContentError, NotSignedInError
 from server.base.models import Organisation, PublishedResult, Token, User
 from server.base.visibility import ORGANISER
 
-# The first of a group is its prototype, which the others look like.
+# The first letter of a group is its prototype, and the others look like it.
 GROUPS = """
     2ƧꙄꝚ 3ƷȜЗӠꝪꞫ 4Ꮞ 5Ƽ 6бᏮ 8Ȣȣ 9Ꝯ AΑАᎪ BΒВᏴꞴ CСᏟ DᎠ EΕЕᎬ FϜꞘ GԌᏀᏳ HΗНᎻ JͿЈᎫꞲ KΚКᏦ LᏞ MΜϺМᎷ NΝ
     O0ΟОՕ PΡРᏢ RƦᎡᏒ SЅՏᏕᏚ TΤТᎢ UՍ VѴᏙ WԜᎳᏔ XΧХꞳ YΥУҮᎩᎽ ZΖᏃ aɑαа bƄЬᏏ cсᴄꮯ dԁᏧ eеҽꬲ fƒքẝꞙꬵ gƍɡցᶃ
@@ -45,14 +45,14 @@ PAIRS = {
 PROTOTYPES = str.maketrans(
     {other: group[0] for group in GROUPS.split() for other in group[1:]} | PAIRS
 )
-# Letters and marks that show nothing, though Unicode calls them printable.
+# Invisible letters and marks, though Unicode calls them printable.
 INVISIBLE = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | frozenset(
     map(chr, (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)))
 )
 
 
 def skeletons(name: str) -> frozenset[str]:
-    """Return the name's shapes without case: as it is written, and as it is in small letters."""
+    """Return the name's shapes without case: as written, and in small letters."""
     plain = unicodedata.normalize("NFKC", name)
     return frozenset((_skeleton(plain).casefold(), _skeleton(plain.casefold())))
 
@@ -76,7 +76,7 @@ def fault_in(name: str) -> str | None:
 
 
 log = logging.getLogger(__name__)
-# The name of an account that was erased.
+# The name of an erased account.
 FORMER = re.compile(r"former-\d+")
 # Names under which the server itself acts, in the audit log and elsewhere.
 OF_THE_SERVER = (
@@ -86,11 +86,10 @@ MOST_TOKENS = 20
 
 
 def require_new_name(session: Session, name: str, *, user_id: int | None = None) -> None:
-    """Refuse a name that is like another one.
+    """Refuse a new name that looks like another one.
 
-    A user's display name may be like the name of their own account: `user_id` says whose it is.
-    Raises ContentError about its form, ConflictError naming the similar name. Existing names stay
-    as they are.
+    The display name of user `user_id` may look like the name of their account. Raises ContentError
+    about the form, ConflictError naming the similar name.
     """
     if fault := fault_in(name):
         raise ContentError(f"The name {name!r} {fault}.")
@@ -127,13 +126,13 @@ def _bare(name: str) -> frozenset[str]:
 
 RESERVED = frozenset[str]().union(*map(_bare, OF_THE_SERVER))
 ROLES: tuple[Role, ...] = get_args(Role)
-# An admin may do whatever an organiser may.
+# An admin may also act as an organiser.
 ORGANISERS: tuple[Role, ...] = ("organiser", "admin")
-# From the least to the most: a user's role is the highest that their tokens may have.
+# A user's role is the highest that their tokens may have.
 RANK: dict[str, int] = {"worker": 0, "submitter": 1, "organiser": 2, "admin": 3}
-# A worker's token lies on the host of a stranger: it opens nothing of these.
+# A worker's token is on a stranger's host, so it passes nowhere here.
 SUBMITTERS: tuple[Role, ...] = ("submitter", *ORGANISERS)
-# Roles of the tokens that pass where a declaration has this word.
+# Roles of tokens accepted for the role of a declaration.
 MAY: dict[str, tuple[Role, ...]] = {
     "user": ROLES,
     "submitter": SUBMITTERS,
@@ -144,7 +143,7 @@ MAY: dict[str, tuple[Role, ...]] = {
 
 
 def require_person(user: User) -> None:
-    """Raise ConflictError for a user under whose name the server itself acts."""
+    """Raise ConflictError for a user who is the server itself."""
     if user.name in OF_THE_SERVER:
         raise ConflictError(
             f"{user.name} is the server itself: it can't be changed, and nobody has a token of it."
@@ -152,12 +151,12 @@ def require_person(user: User) -> None:
 
 
 def may_hold(user_role: str, token_role: str) -> bool:
-    """Whether a user of a role may have tokens of another. Any user may have a worker's."""
+    """Return whether a user of a role may have tokens of another. Any may have a worker's."""
     return RANK[token_role] <= RANK[user_role]
 
 
 def is_within(role: str, other: str) -> bool:
-    """Whether the other role may do everything a role may do."""
+    """Return whether the other role may do everything this role may."""
     return role == other or 0 < RANK[role] < RANK[other]
 
 
@@ -167,24 +166,21 @@ TOKEN_PREFIX = "fl_"  # noqa: S105  a prefix, so that leaked tokens can be searc
 
 @dataclass(frozen=True)
 class NewToken:
-    """Token just made. `secret` is shown only once."""
+    """A new token. Its `secret` is shown only once."""
 
     token: Token
     secret: str
 
 
 def hash_token(secret: str) -> str:
-    """Hash of a token, which is stored. It is random, so a plain SHA-256 cannot be guessed back."""
+    """Hash a token for storage. Tokens are random, so a plain SHA-256 can't be guessed back."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def create_token(
     session: Session, *, user_name: str, role: str, expires_in: timedelta | None
 ) -> NewToken:
-    """Create a token, and its user unless there is one.
-
-    Checks no permission: a user with a lower role is raised to this one.
-    """
+    """Create a token and its user. Permissions are unchecked, and a lower role is raised."""
     now = utc_now()
     if find_user_or_none(session, user_name) is None:
         require_new_name(session, user_name)
@@ -235,18 +231,18 @@ def add_token(
 
 
 def find_user_or_none(session: Session, name: str) -> User | None:
-    """Find a user by name, or None."""
+    """Find a user by name, if there is one."""
     return session.scalar(select(User).where(User.name == name))
 
 
 def find_token(database: Database, secret: str) -> Token:
-    """The valid token of a secret, with its user. Raises NotSignedInError."""
+    """Find the valid token of a secret, with its user. Raises NotSignedInError."""
     known = Token.token_sha256 == hash_token(secret)
     return _valid_token(database, known, "This token is not known here; ask an organiser for one.")
 
 
 def find_session_token(database: Database, token_id: int, number: int) -> Token:
-    """The token of a session. Raises NotSignedInError once the session or the token has ended."""
+    """Find the token of a session. Raises NotSignedInError if session or token has ended."""
     known = (Token.id == token_id) & (User.session_number == number)
     return _valid_token(database, known, "You are not signed in, or signed out elsewhere.")
 
@@ -262,7 +258,7 @@ def _valid_token(database: Database, known: ColumnElement[bool], unknown: str) -
 
 
 def note_use(database: Database, token: Token) -> None:
-    """Record the use of a token, at most once a minute. A failed write fails no request."""
+    """Record the use of a token, at most once a minute. A failed write is only logged."""
     now = utc_now()
     if token.last_used_at is not None and now - token.last_used_at < USED_EVERY:
         return
@@ -293,6 +289,6 @@ def require_valid(token: Token) -> None:
 
 
 def is_live() -> ColumnElement[bool]:
-    """The condition of a token that is neither revoked nor expired."""
+    """Return the condition of a valid token."""
     later = Token.expires_at.is_(None) | (Token.expires_at > utc_now())
     return Token.revoked_at.is_(None) & later

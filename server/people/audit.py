@@ -32,7 +32,7 @@ REDACTED = ("actor", "subject_id", "reason", "before", "after")
 
 @dataclass(frozen=True)
 class Administrator:
-    """Administrator at the server's own machine."""
+    """An administrator on the server's machine."""
 
     name: str = "server.admin"
     user_id: None = None
@@ -60,7 +60,7 @@ def record(
     before: Values | None = None,
     after: Values | None = None,
 ) -> AuditRecord:
-    """Add a record of this transaction's change. It is kept if and only if that commits."""
+    """Add a record of this transaction's change, in the same transaction."""
     session.flush()
     head = read_head(session)
     if actor.source is not None:
@@ -89,7 +89,7 @@ def record(
     return written
 
 
-# Columns whose values the log, which is never deleted, does not learn: only that there is one.
+# The log is kept for ever, so it says only whether these columns are set.
 PRIVATE = frozenset({"email", "issuer", "subject"})
 NOT_LOGGED = frozenset(
     {"id", "created_at", "last_used_at", "token_sha256", "code_sha256", "session_number"}
@@ -106,10 +106,7 @@ def audited(
     reason: str | None = None,
     **more: Any,
 ) -> Iterator[None]:
-    """Record the columns of a row that the block changes. Without a change nothing is recorded.
-
-    `more` is added to the record's `after`.
-    """
+    """Record the columns changed by the block, if any, with `more` in `after`."""
     session.flush()
     before = _columns(row)
     yield
@@ -132,7 +129,7 @@ def record_new(
     reason: str | None = None,
     **more: Any,
 ) -> None:
-    """Record a row just made, with the columns that are set."""
+    """Record a new row with its set columns."""
     session.flush()
     record(
         session, actor, action, subject_of(row),
@@ -141,14 +138,14 @@ def record_new(
 
 
 def subject_of(row: Base) -> Subject:
-    """The subject of a record about a row: users by name, others by key."""
+    """Name the subject of a record about a row: users by name, others by key."""
     key = inspect(row).mapper.primary_key_from_instance(row)
     name = row.name if isinstance(row, User) else "/".join(map(str, key))
     return Subject(row.__tablename__.removesuffix("s"), name)
 
 
 def set_columns(row: Base) -> Values:
-    """The columns of a row that are set, as the log has them."""
+    """Return the set columns of a row in the form of the log."""
     return _shown({name: value for name, value in _columns(row).items() if value is not None})
 
 
@@ -165,7 +162,7 @@ def _shown(values: Values) -> Values:
 
 
 def read_head(reader: Session | Connection) -> Head:
-    """Last record. For an empty log a head with id 0."""
+    """Read the last record. An empty log has a head with id 0."""
     last = reader.execute(
         select(AuditRecord.id, AuditRecord.sha256).order_by(AuditRecord.id.desc()).limit(1)
     ).first()
@@ -176,23 +173,23 @@ ROWS_AT_ONCE = 1000
 
 
 def all_records(session: Session) -> Iterator[dict[str, Any]]:
-    """Whole log, oldest first, in the form of its hashes."""
+    """Yield the whole log, oldest first, in the form of its hashes."""
     query = select(AuditRecord).order_by(AuditRecord.id)
     rows = session.scalars(query.execution_options(yield_per=ROWS_AT_ONCE))
     return (hashed_view(row) for row in rows)
 
 
 def hashed_view(row: AuditRecord) -> dict[str, Any]:
-    """View of a record with exactly the values in its hash."""
+    """Return exactly the values in a record's hash, and the hash."""
     values = {name: getattr(row, name) for name in HASHED}
     return values | {"at": moment_text(row.at), "sha256": row.sha256}
 
 
 def redact(session: Session, rename: Callable[[Any], Any]) -> dict[int, str]:
-    """Rename in every record. Returns the hashes of those that changed, as they now are.
+    """Rename in every record. Returns the new hashes of changed records.
 
     The record of an erasure keeps these hashes, so that the chain stays whole (check_chain). The
-    trigger that refuses changes is away for this transaction's moment alone.
+    trigger against changes is away only for this transaction's moment.
     """
     session.flush()
     changed, updates = {}, []
@@ -212,7 +209,7 @@ def redact(session: Session, rename: Callable[[Any], Any]) -> dict[int, str]:
 
 @contextmanager
 def _changeable(session: Session) -> Iterator[None]:
-    """Take away the trigger that refuses changes of records, and put it back."""
+    """Drop the trigger against changes of records, and restore it."""
     if session.get_bind().dialect.name == "postgresql":
         drop, make = (f"ALTER TABLE audit_log {each} TRIGGER {TRIGGER}" for each in SWITCHES)
     else:
@@ -251,7 +248,7 @@ class AuditList(Schema):
 class AuditCheck(Schema):
     """Result of a check of the log: each hash is derived again and compared with the chain.
 
-    `redacted` counts records in which the name of an erased person was replaced.
+    `redacted` counts records with the replaced name of an erased person.
     """
 
     records: int

@@ -1,7 +1,4 @@
-"""Who sends a request: by a token, or by a browser's session in a signed cookie.
-
-Dependencies require a role of them, forms one of our own pages, and members' servers either.
-"""
+"""Who sends a request: by a token, or by a browser's session in a signed cookie."""
 
 import ipaddress
 from collections.abc import Awaitable, Callable
@@ -72,7 +69,7 @@ class Caller:
 
 
 def caller_of(token: Token, *, source: str | None = None) -> Caller:
-    """The Caller behind a token."""
+    """Make the Caller behind a token."""
     return Caller(
         user_id=token.user_id,
         token_id=token.id,
@@ -84,7 +81,7 @@ def caller_of(token: Token, *, source: str | None = None) -> Caller:
 
 
 async def bearer_secret(credentials: BearerDep) -> str:
-    """Bearer token of the request."""
+    """Return the bearer token of the request. Raises NotSignedInError."""
     if credentials is None:
         raise NotSignedInError(
             "This needs an API token: send the header 'Authorization: Bearer …'."
@@ -96,7 +93,7 @@ SecretDep = Annotated[str, Depends(bearer_secret)]
 
 
 def get_caller(services: ServicesDep, secret: SecretDep) -> Caller:
-    """Caller of the request's bearer token. Raises NotSignedInError for an invalid one."""
+    """Find the caller of the request's bearer token. Raises NotSignedInError."""
     token = find_token(services.database, secret)
     note_signed_in(secret, token.role, token.user_id)
     note_use(services.database, token)
@@ -107,7 +104,7 @@ CallerDep = Annotated[Caller, Depends(get_caller)]
 
 
 def require(caller: Caller, role: str) -> None:
-    """Raise NotAllowedError unless the caller's token passes where this role does."""
+    """Raise NotAllowedError unless the caller's token may act in this role."""
     if caller.role not in MAY[role]:
         *others, last = MAY[role]
         needed = f"{', '.join(others)} or {last}" if others else last
@@ -115,7 +112,7 @@ def require(caller: Caller, role: str) -> None:
 
 
 def require_role(role: str) -> Callable[[Caller], Awaitable[Caller]]:
-    """Dependency that requires a token which passes where this role does."""
+    """Make a dependency that requires a token for this role."""
 
     async def check(caller: CallerDep) -> Caller:
         require(caller, role)
@@ -130,8 +127,8 @@ WorkerDep = Annotated[Caller, Depends(require_role("worker"))]
 
 
 NAME = "finishline_console"
-# A browser takes a cookie of this prefix only if it is Secure, of Path=/ and without a Domain, so
-# a neighbour under the same domain can plant none.
+# A browser takes a cookie of this prefix only if it is Secure, of Path=/ and without a Domain. This
+# keeps neighbours under the same domain from planting one.
 HOST_PREFIX = "__Host-"
 MARK = "finishline_signed_in"
 IDLE = timedelta(hours=12)
@@ -144,10 +141,10 @@ LONGEST_NOTICE = 400
 
 
 class Sessions:
-    """Starlette's sessions, in a cookie that is for https alone where the request is.
+    """Starlette's sessions, in a cookie for https only if the request is https.
 
-    The cookie is signed, and anybody who has it can read it: it holds no secret. It ends with the
-    browser, or with the times in it.
+    The cookie is signed, but anybody who has it can read it: keep secrets out of it. It ends with
+    the browser, or with the times in it.
     """
 
     def __init__(self, app: ASGIApp, *, key: str, settings: Settings) -> None:
@@ -165,16 +162,16 @@ class Sessions:
 
 
 def is_secure(request: Request, settings: Settings) -> bool:
-    """Whether the cookie is for https alone: by the settings, else by the request."""
+    """Return whether the cookie is for https only: by the settings, else by the request."""
     if settings.secure_cookies is not None:
         return settings.secure_cookies
     return request.url.scheme == "https"
 
 
 def begin_session(request: Request, token: Token) -> None:
-    """Sign a browser in with a stored token. The earlier content of its cookie is gone.
+    """Sign a browser in with a stored token, and drop its cookie's earlier content.
 
-    Called after the transaction: a token that was rolled back must open nothing.
+    Call it after the commit: a token that was rolled back must open nothing.
     """
     now = utc_now().timestamp()
     request.session.clear()
@@ -183,29 +180,26 @@ def begin_session(request: Request, token: Token) -> None:
 
 
 def session_key(scope: Scope) -> tuple[int, int] | None:
-    """The id of the token and the number of its user's sessions in a cookie that we signed."""
+    """Return the token's id and the user's session number from our signed cookie."""
     content = scope.get("session") or {}
     return (content["token"], content["number"]) if "token" in content else None
 
 
 def ends_at(request: Request) -> datetime:
-    """Time at which a session ends without further pages."""
+    """Return when a session ends without further pages."""
     seen, began = (datetime.fromtimestamp(request.session[name], UTC) for name in ("seen", "began"))
     return min(seen + IDLE, began + LONGEST)
 
 
 def set_mark(response: Response, request: Request, settings: Settings, token: Token) -> None:
-    """Set a cookie with role and name that scripts read and that allows nothing.
-
-    Pages that are the same for everybody show by it who is signed in.
-    """
+    """Set a cookie by which scripts show who is signed in. It allows nothing."""
     mark = quote(f"{token.role} {token.user.name}", safe="")
     secure = is_secure(request, settings)
     response.set_cookie(MARK, mark, path="/", secure=secure, samesite="strict")
 
 
 def clear_mark(response: Response, request: Request, settings: Settings) -> None:
-    """Delete the cookie with the user's name, also after a session has ended by itself."""
+    """Delete the cookie with the user's name, also after a session ended by itself."""
     if MARK in request.cookies:
         secure = is_secure(request, settings)
         response.delete_cookie(MARK, path="/", secure=secure, samesite="strict")
@@ -213,27 +207,27 @@ def clear_mark(response: Response, request: Request, settings: Settings) -> None
 
 @dataclass(frozen=True)
 class Notice:
-    """Message about a form's effect. `once_only` is a secret just made, shown with the answer."""
+    """A message about a form's effect. `once_only` is a new secret, shown with the answer."""
 
     text: str
     once_only: str | None = field(default=None, repr=False)
 
 
 def leave_notice(request: Request, text: str) -> None:
-    """Put a notice for the next page into the session. No secret belongs there."""
+    """Put a notice for the next page into the session. Keep secrets out of it."""
     request.session[NOTICE] = text[:LONGEST_NOTICE]
 
 
 def take_notice(request: Request) -> Notice | None:
-    """The notice that the last form left, once."""
+    """Take the notice of the last form."""
     text = request.session.pop(NOTICE, None)
     return None if text is None else Notice(text)
 
 
 def require_same_origin(request: Request, settings: Settings) -> None:
-    """Raise NotAllowedError unless the browser says that one of our pages sent this.
+    """Raise NotAllowedError unless the headers say that one of our pages sent this.
 
-    Every browser of today sends Origin with a form. A request without either header is refused.
+    Every browser of today sends Origin with a form. A request with neither header is refused.
     """
     site = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")
@@ -260,14 +254,14 @@ MOST_ADDRESSES = 10_000
 
 
 class FailedSignIns:
-    """Counts failures to sign in by address, of this process. A full count starts anew."""
+    """Counts failed sign-ins by address in this process. A full count starts anew."""
 
     def __init__(self) -> None:
         self._storage = MemoryStorage()
         self._window = MovingWindowRateLimiter(self._storage)
 
     def count(self, request: Request, what: str) -> str:
-        """Count a failure of an address, which is returned. Raises UsedUpError after too many."""
+        """Count a failure and return its address. Raises UsedUpError after too many."""
         address = request.client.host if request.client is not None else "unknown"
         if len(self._storage.events) >= MOST_ADDRESSES:
             self._storage.reset()
@@ -281,9 +275,9 @@ class FailedSignIns:
 
 
 def network_of(address: str) -> str:
-    """Network of an address: itself, or for IPv6 its /64, which one host has as a whole.
+    """Return an address's network: itself, or for IPv6 its /64, which one host has whole.
 
-    A socket that listens for both kinds gives IPv4 addresses as IPv6 ones, all of a single /64.
+    A socket for both kinds gives IPv4 addresses as IPv6 addresses, all of a single /64.
     """
     try:
         parsed = ipaddress.ip_address(address)
@@ -303,7 +297,7 @@ Fields = dict[str, str]
 
 
 def signed_in_or_none(request: Request, services: Services) -> Caller | None:
-    """Whose session this browser has, or None. Its token and user are looked up each time."""
+    """Find the caller of this browser's session, looking up its token and user each time."""
     key = session_key(request.scope)
     if key is None or ends_at(request) <= utc_now():
         return None
@@ -317,10 +311,7 @@ def signed_in_or_none(request: Request, services: Services) -> Caller | None:
 
 
 def get_signed_in(request: Request, services: ServicesDep) -> Caller:
-    """Require a session: without one a page redirects to the sign-in, and a form is refused.
-
-    A page prolongs it, at most once a minute.
-    """
+    """Require and prolong a session. Else a page redirects to the sign-in, a form is refused."""
     caller = signed_in_or_none(request, services)
     if caller is None:
         raise sign_in_first(request)
@@ -331,7 +322,7 @@ def get_signed_in(request: Request, services: ServicesDep) -> Caller:
 
 
 def sign_in_first(request: Request) -> HTTPException | NotSignedInError:
-    """Error to a browser without a session: for a page a redirect to the sign-in, and back."""
+    """Make the error for a browser without a session. A page redirects to the sign-in and back."""
     if request.method != "GET":
         return NotSignedInError(
             "Your session has ended, and nothing was changed. Sign in at /console/sign-in in "
@@ -346,11 +337,7 @@ SignedInDep = Annotated[Caller, Depends(get_signed_in)]
 
 
 async def read_fields(request: Request) -> Fields:
-    """Read the text fields of a form, with the browser's line ends normalised.
-
-    A form may name an encoding that has half characters: neither a page nor a hash can be made of
-    one.
-    """
+    """Read a form's text fields. Replaces half characters, which break pages and hashes."""
     form = await request.form(max_files=0, max_fields=MOST_FIELDS)
     return {
         name: value.encode(errors="replace").decode().replace("\r\n", "\n")
@@ -376,9 +363,9 @@ BEARER = "bearer "
 
 
 def viewer_for(caller: Caller) -> Viewer:
-    """Viewer of a caller: sees their own and their organisation's submissions, an organiser all.
+    """Return a caller's viewer: of their and their organisation's submissions, or of all.
 
-    A worker's token shows only its user's own, for it lies on a machine that others manage.
+    A worker's token shows only its user's, because others manage its machine.
     """
     if caller.role in ORGANISERS:
         return ORGANISER
@@ -392,10 +379,7 @@ def _sent_secret(request: Request) -> str | None:
 
 
 def get_viewer(request: Request, services: ServicesDep) -> Viewer:
-    """Viewer of the request's token or session, or an anonymous one.
-
-    A request with an invalid token is anonymous: public data is shown to everybody.
-    """
+    """Return the viewer of the request's token or session. An invalid one sees public data."""
     secret = _sent_secret(request)
     try:
         if secret is None:
@@ -411,7 +395,7 @@ ViewerDep = Annotated[Viewer, Depends(get_viewer)]
 
 
 async def anybody() -> Viewer:
-    """Viewer without an account."""
+    """Return the viewer without an account."""
     return ANYBODY
 
 
@@ -421,20 +405,17 @@ AnybodyDep = Annotated[Viewer, Depends(anybody)]
 OPEN = frozenset(
     {"/healthz", "/readyz", "/favicon.ico", "/robots.txt", "/.well-known/security.txt"}
 )
-# Signing in, joining and links in mails. A worker's lease is a secret of its own.
+# Signing in, joining, links in mails, and workers, whose lease is a secret.
 OPEN_UNDER = (f"{SIGN_IN}/", "/join/", "/mail/", "/static/", "/api/v1/attempts/")
 METRICS = "/metrics"
-# A stranger who asks for something else than a page gets no redirect.
+# Only pages redirect a stranger to the sign-in.
 NO_PAGE_UNDER = ("/api/", "/docs-assets/", METRICS)
 NO_PAGE_ENDS = (".atom", ".csv", ".json", ".md", ".parquet", ".svg", ".toml", ".txt")
 NO_PAGE_WITHIN = ("/charts/", "/docs/images/")
 
 
 class Membership:
-    """Refuse requests of strangers: members have a valid token or the cookie of a session.
-
-    It stands inside the error handlers, which answer its errors.
-    """
+    """Refuse strangers, inside the error handlers. Members have a valid token or a session."""
 
     def __init__(self, app: ASGIApp, services: Services) -> None:
         self._app = app
@@ -461,6 +442,6 @@ class Membership:
 
 
 def is_page(path: str) -> bool:
-    """Whether an address is a page's: a browser is redirected from it to the sign-in."""
+    """Return whether an address is a page's, which redirects a stranger to the sign-in."""
     is_other = path.startswith(NO_PAGE_UNDER) or path.endswith(NO_PAGE_ENDS)
     return not is_other and not any(part in path for part in NO_PAGE_WITHIN)

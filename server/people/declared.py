@@ -24,13 +24,13 @@ Role = Literal["user", "submitter", "organiser", "admin", "worker"]
 CALLERS: dict[str, Any] = {
     role: Annotated[Caller, Depends(require_role(role))] for role in MAY if role != "user"
 } | {"user": CallerDep}
-# Arguments of a declared function that no request carries.
+# Arguments of a declared function from the server itself.
 SUPPLIED = ("session", "caller", "services", "console", "viewer")
 Declared = TypeVar("Declared", bound=Callable[..., Any])
 
 
 def filled(fields: Mapping[str, str]) -> dict[str, str]:
-    """The fields somebody filled in, without blanks around them."""
+    """Return the filled fields, without blanks around their values."""
     return {name: value.strip() for name, value in fields.items() if value.strip()}
 
 
@@ -38,13 +38,12 @@ def filled(fields: Mapping[str, str]) -> dict[str, str]:
 class Form:
     """The console's form of a change: its address, the page around it, and the words after it.
 
-    `done` is a format of the change's result and its arguments, as "Token {0.id} of {body.user}",
-    or a function of both. Without it there are no words. `once` names the field of the result that
-    is shown only once. `page` is shown again if the change is refused, and afterwards unless `to`
-    names another one. On a page that is not the console's, a refusal is an error of its own.
-    `renamed` has the names on the page of fields that the body calls otherwise, `asked` the fields
-    that are arguments of the change, and `kept` those that the page takes when it is shown again.
-    `role` is who may send it, if fewer than may make the change.
+    `done` formats the change's result and its arguments, as "Token {0.id} of {body.user}", or is a
+    function of both. `once` names the result's field that is shown only once. `page` is shown again
+    if the change is refused, and afterwards unless `to` names another page. Outside the console a
+    refusal is an error page. `renamed` maps fields of the body to their names on the page, `asked`
+    arguments of the change to fields. `kept` names the fields that the page takes when it is shown
+    again. `role` limits who may send it.
     """
 
     address: str
@@ -59,7 +58,7 @@ class Form:
     role: Role | None = None
 
 
-# Each form, with its change and the role that may make it.
+# Each form, with its change and its role.
 FORMS: list[tuple[Form, Callable[..., Any], Role]] = []
 
 
@@ -75,9 +74,9 @@ class Routes(APIRouter):
         status: int = 200,
         beside: bool = False,
     ) -> Callable[[Declared], Declared]:
-        """Declare a change: one transaction writes it, by its role's token or by one of its forms.
+        """Declare a change in one transaction, by its role's token or by a form.
 
-        Without a path the API has none. With `beside` it writes while another transaction does.
+        Without a path it has only forms. With `beside` it writes while another transaction does.
         """
 
         def declare(make: Declared) -> Declared:
@@ -97,10 +96,7 @@ class Routes(APIRouter):
     def read(
         self, path: str, *, role: Role | None = None, to_all: bool = False, **route: Any
     ) -> Callable[[Declared], Declared]:
-        """Declare a read, of one session that hides from its caller the rows of others.
-
-        With `to_all` it shows the same to everybody.
-        """
+        """Declare a read that hides others' rows, or with `to_all` shows everybody the same."""
         reader = CALLERS[role] if role is not None else AnybodyDep if to_all else ViewerDep
 
         def declare(find: Declared) -> Declared:
@@ -118,7 +114,7 @@ class Routes(APIRouter):
 
 
 def call(declared: Callable[..., Any], given: Mapping[str, Any], **known: Any) -> Any:
-    """Call a declared function with its request, and with those known values that it takes."""
+    """Call a declared function with its request, and with the known values it takes."""
     takes = signature(declared).parameters
     return declared(**given, **{name: each for name, each in known.items() if name in takes})
 
@@ -133,8 +129,7 @@ def endpoint(
 ) -> Any:
     """Make FastAPI's endpoint of `run`, with the name and words of a declared function.
 
-    It takes the values that dependencies supply, and those that a request carries of the function's
-    arguments, `without` some.
+    It takes `supplied` dependencies and the function's arguments of a request, `without` some.
     """
     own = signature(declared)
     takes = [

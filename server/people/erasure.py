@@ -1,7 +1,4 @@
-"""Erasure of a person: their names become former-17 wherever this server keeps it.
-
-Results stay with their files, and hashes (decision 0024).
-"""
+"""Erasure of a person: their names become former-17, and results stay (decision 0024)."""
 
 import re
 import secrets
@@ -42,7 +39,7 @@ from server.people.users import CONSOLE, ONE, UserErasure, UserView, find_person
 router = Routes(tags=["users"])
 
 ASKED = "user.ask-erasure"
-# Names, and prose about people's actions. The content of submissions is not among them.
+# Names, and prose about people's actions. Submissions keep their content.
 COLUMNS: tuple[InstrumentedAttribute[Any], ...] = (
     Verification.reason,
     Verification.reasons,
@@ -62,7 +59,7 @@ COLUMNS: tuple[InstrumentedAttribute[Any], ...] = (
     Message.content,
     Invitation.name,
 )
-# Values that are no names, though somebody may be called "admin".
+# Fields with fixed words, which stay even if somebody is called "admin".
 WORDS = frozenset({"role", "status", "state", "kind", "kinds", "division", "benchmark"})
 Rename = Callable[[Any], Any]
 
@@ -73,13 +70,13 @@ Rename = Callable[[Any], Any]
     role="submitter",
 )
 def ask_erasure(session: Session, caller: Caller) -> None:
-    """Note that a person asks for their erasure. An admin decides."""
+    """Record a person's wish to be erased. An admin decides."""
     if caller.name not in erasures_asked(session):
         record(session, caller, ASKED, Subject("user", caller.name))
 
 
 def erasures_asked(session: Session) -> dict[str, datetime]:
-    """Names of everybody who asked for their erasure, and when they first did, the first first."""
+    """List who asked for their erasure and when they first did, the first first."""
     asked = select(AuditRecord.subject_id, AuditRecord.at).where(AuditRecord.action == ASKED)
     found: dict[str, datetime] = {}
     for name, at in session.execute(asked.order_by(AuditRecord.id)):
@@ -100,7 +97,7 @@ def erasures_asked(session: Session) -> dict[str, datetime]:
     role="admin",
 )
 def erase_user(session: Session, caller: Caller, user_name: str, body: UserErasure) -> UserView:
-    """Erase a person: their name becomes former-17, their access ends. Results stay. For ever."""
+    """Erase a person for ever: their name becomes former-17, their access ends. Results stay."""
     if body.name != user_name:
         raise ContentError(
             f"Nothing was erased. To erase {user_name!r}, type the name {user_name!r} again."
@@ -132,9 +129,9 @@ def erase_user(session: Session, caller: Caller, user_name: str, body: UserErasu
 
 
 def _renaming(session: Session, user: User, former: str) -> Rename:
-    """Renames a person in a value: by their name, their address, and names that readers saw.
+    """Make a function that renames a person: by name, address, and names that readers saw.
 
-    Names that others have by now stay, and of "alice" in the name "alice b" nothing is theirs.
+    Names that others have by now stay, and so does "alice" in the name "alice b".
     """
     records = session.execute(
         select(AuditRecord.before, AuditRecord.after).where(
@@ -178,7 +175,7 @@ def _end_access(session: Session, user: User) -> None:
 
 
 def _renamed(part: dict[str, Any], rename: Rename, account: Mapping[str, str]) -> dict[str, Any]:
-    """Proofs are signed when they are read: of the kept evidence names alone are changed."""
+    """Rename only the names of kept evidence, because proofs are signed when they are read."""
     holder = {"against": _renamed(part["against"], rename, account)} if "against" in part else {}
     submitter = account.get(part["submitter"], part["submitter"])
     waivers = rename(part.get("waivers", []))

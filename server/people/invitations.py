@@ -63,11 +63,11 @@ ASK = "Ask whoever sent it to you for another one."
 
 
 class InvitationCreate(Body):
-    """Link to make by which one person joins, or a class.
+    """A link by which one person joins, or a class.
 
     It ends with `last_day`, in 7 days if absent, or once `uses` people joined. With a `mail_domain`
-    they name an address there. `name` is proposed to a single person. With `known` the organiser
-    knows who joins: workers whose sandbox has no memory cgroup train their code submissions too.
+    they need an address there. `name` is proposed to a single person. With `known` they are
+    approved: workers without a memory cgroup train their code submissions too.
     """
 
     model_config = example(uses=200, last_day="2027-02-01", mail_domain="uni.example")
@@ -84,7 +84,7 @@ class InvitationCreate(Body):
 class InvitationView(Schema):
     """A link by which people join, without its code.
 
-    Who joins with it has a token that ends with the one the link was `made_with`.
+    Tokens of people who join end with `made_with`, the token that made the link.
     """
 
     id: int
@@ -103,9 +103,9 @@ class InvitationView(Schema):
 
 
 class InvitationCreated(InvitationView):
-    """A link just made: the only time its address is shown.
+    """A new link. Its address is shown only once.
 
-    `remark` says that code submissions of those who join will wait for an organiser's approval.
+    `remark` warns if code of people who join will wait for an organiser's approval.
     """
 
     link: str
@@ -119,7 +119,7 @@ class InvitationList(Schema):
 
 
 class Joining(BaseModel):
-    """Names and address that somebody joins with."""
+    """The names and the address of a person who joins."""
 
     name: UserName
     display_name: DisplayName | None = None
@@ -170,7 +170,6 @@ def create_invitation(
 
 
 def _remark_on(session: Session, made: Invitation) -> str | None:
-    """Warning that packages of those who join will wait for an organiser, one by one, or None."""
     if made.known or made.role != "submitter":
         return None
     trains = {(worker.box or {}).get("entries", "off") for worker in Fleet.read(session).recent}
@@ -178,7 +177,7 @@ def _remark_on(session: Session, made: Invitation) -> str | None:
 
 
 def _end_of(last_day: date | None) -> datetime:
-    """The end of a day in UTC. Raises ContentError for one that is over, or too far."""
+    """Return the end of a day in UTC. Raises ContentError if it is over or too far."""
     now = utc_now()
     if last_day is None:
         return now + timedelta(days=USUAL_DAYS)
@@ -192,7 +191,7 @@ def _end_of(last_day: date | None) -> datetime:
 
 @router.read("/invitations", role="organiser")
 def list_invitations(session: Session, caller: Caller) -> InvitationList:
-    """List the links by which people join that the caller made, newest first. An admin sees all."""
+    """List your links by which people join, newest first. An admin sees all."""
     query = select(Invitation).order_by(Invitation.id.desc())
     if not caller.is_admin:
         query = query.where(Invitation.made_by == caller.user_id)
@@ -219,7 +218,7 @@ def revoke_invitation(
 
 
 def find_open(session: Session, code: str) -> Invitation:
-    """The link of a code. Raises NotFoundError for an unknown one, ConflictError if it is over."""
+    """Find the open link of a code. Raises NotFoundError, or ConflictError if it is over."""
     match = CODE.fullmatch(code)
     found = session.get(Invitation, int(match[1])) if match else None
     kept = found.code_sha256 if found is not None else hash_token("")
@@ -239,7 +238,7 @@ def find_open(session: Session, code: str) -> Invitation:
 
 
 def join(session: Session, code: str, wanted: Joining) -> NewToken:
-    """Make a user by a link, with their first token."""
+    """Make a user with a first token, by a link."""
     found = find_open(session, code)
     domain = found.mail_domain
     if domain is not None and not (wanted.email or "").lower().endswith(f"@{domain}"):
@@ -280,5 +279,5 @@ def join(session: Session, code: str, wanted: Joining) -> NewToken:
 
 
 def invitation_view(found: Invitation) -> InvitationView:
-    """View of a link."""
+    """Make the view of a link."""
     return InvitationView.of(found, made_by=found.maker)

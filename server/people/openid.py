@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 GITHUB = "https://github.com"
 GITHUB_USER = "https://api.github.com/user"
-# Asymmetric alone: a key of the provider is public, so it proves nothing as a shared secret.
+# Only asymmetric ones: a provider's public key as a shared secret would prove nothing.
 ALGORITHMS = [f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 384, 512)]
 ALGORITHMS.append("EdDSA")
 LEEWAY_SECONDS = 60
 ADDRESSES = ("authorization_endpoint", "token_endpoint", "jwks_uri")
-# Errors of reading an answer of any other form.
+# Errors of reading an answer of another form.
 WRONG = (ValueError, TypeError, LookupError, RecursionError)
 CLIENT: dict[str, Any] = {
     "code_challenge_method": "S256",
@@ -50,14 +50,14 @@ UNREACHABLE = "The sign-in provider does not answer as expected. Try again, or u
 
 
 async def redirect_to_provider(request: Request, settings: Settings, callback: str) -> Response:
-    """Redirect to where somebody signs in. State, nonce and verifier are in the session."""
+    """Redirect to the provider's sign-in. State, nonce and verifier are in the session."""
     client = await _client(settings)
     redirect: Response = await client.authorize_redirect(request, callback)
     return redirect
 
 
 async def claims_of_answer(request: Request, settings: Settings) -> dict[str, Any]:
-    """Verified claims about whoever the provider sends back, with `iss` and `sub`."""
+    """Read the verified claims about a person the provider sends back, with `iss` and `sub`."""
     # At the first sign-in: loading these takes a third of a second.
     from authlib.common.errors import AuthlibBaseError
     from httpx2 import HTTPError
@@ -84,10 +84,10 @@ async def claims_of_answer(request: Request, settings: Settings) -> dict[str, An
 
 
 async def _client(settings: Settings) -> "StarletteOAuth2App":
-    """A client with the provider's addresses as they are now.
+    """Make a client with the provider's current addresses.
 
-    Raises UnavailableError, also where the metadata names another issuer. Keys are read anew for
-    each sign-in too, so that one which the provider withdraws proves nothing.
+    Keys are read anew for each sign-in too, so that a withdrawn key proves nothing. Raises
+    UnavailableError, also if the metadata names another issuer.
     """
     from authlib.integrations.starlette_client import OAuth
     from httpx2 import HTTPError
@@ -127,10 +127,10 @@ Claims = Mapping[str, Any]
 def sign_in_as(
     session: Session, claims: Claims, *, connect_to: int | None, may_register: bool
 ) -> tuple[Token, bool]:
-    """Token of the session of an identity, and whether its user is new.
+    """Return the token for a session of an identity, and whether its user is new.
 
-    The user `connect_to`, if there is one, gets this identity in place of their earlier one. An
-    identity that nobody has becomes a submitter if it may.
+    The user `connect_to` gets this identity in place of an earlier one. With `may_register` an
+    unknown identity becomes a submitter.
     """
     issuer, subject = str(claims["iss"]), str(claims["sub"])
     if not 0 < len(subject) <= LONGEST_SUBJECT:

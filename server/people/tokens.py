@@ -1,4 +1,4 @@
-"""Tokens with their lineage: make, list and revoke them, and one's own account."""
+"""Tokens with their lineage: make, list and revoke them, and read your account."""
 
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal
@@ -41,7 +41,7 @@ Days = Annotated[float, Field(gt=0, le=3650)]
 
 
 class TokenCreate(Body):
-    """Token to make: its user, role and expiry."""
+    """A token to make: its user, role and expiry."""
 
     model_config = example(user="alice", role="submitter", expires_in_days=90)
 
@@ -52,7 +52,7 @@ class TokenCreate(Body):
 
 
 class OwnTokenCreate(Body):
-    """Own token to make, within the one in use. Omitted fields are as that one has them."""
+    """A token for yourself, within the token in use, which gives omitted fields their values."""
 
     model_config = example(label="nightly run", role="submitter", expires_in_days=30)
 
@@ -62,9 +62,9 @@ class OwnTokenCreate(Body):
 
 
 class MeChange(Body):
-    """Changes of one's own account: the name that readers see in place of the account's, or null.
+    """Changes of your account: the name that readers see, or null for the account's name.
 
-    No other user, organisation or submitter of published results may have one like it.
+    It must differ from the names of other users, organisations and submitters of published results.
     """
 
     model_config = example(display_name="Ada Lovelace")
@@ -73,10 +73,7 @@ class MeChange(Body):
 
 
 class TokenView(Schema):
-    """A token without its secret. `last_used_at` is accurate to about a minute.
-
-    It ends with the token it was `made_with`.
-    """
+    """A token without its secret. It ends with `made_with`. `last_used_at` is right to a minute."""
 
     id: int
     user: Name
@@ -91,13 +88,13 @@ class TokenView(Schema):
 
 
 class TokenCreated(TokenView):
-    """A token just made: the only time its secret is shown."""
+    """A new token. Its secret is shown only once."""
 
     token: str
 
 
 class TokensRevoked(Schema):
-    """Tokens revoked together: the one named, and those made with it."""
+    """Tokens revoked together: the named token, and tokens made with it."""
 
     revoked: list[int]
 
@@ -120,7 +117,7 @@ def revoked_words(made: TokensRevoked, token_id: int) -> str:
 
 
 def require_maker(session: Session, token_id: int) -> Token:
-    """The token that another is made with. Raises NotSignedInError if it was revoked."""
+    """Return the maker of another token. Raises NotSignedInError if it was revoked."""
     maker = session.get_one(Token, token_id)
     if maker.revoked_at is not None:
         raise NotSignedInError("This token was revoked; ask an organiser for a new one.")
@@ -128,10 +125,7 @@ def require_maker(session: Session, token_id: int) -> Token:
 
 
 def revoke_line(session: Session, actor: Actor, token_id: int) -> TokensRevoked:
-    """Revoke a token and all that descend from it. Those that still worked are returned.
-
-    Links by which people join, made with any of them, end too.
-    """
+    """Revoke a token, its descendants and their links. Returns the newly revoked tokens."""
     line = select(Token.id).where(Token.id == token_id).cte(recursive=True)
     line = line.union(select(Token.id).where(Token.made_with == line.c.id))
     ids = list(session.scalars(select(line.c.id)))
@@ -151,16 +145,16 @@ def revoke_line(session: Session, actor: Actor, token_id: int) -> TokensRevoked:
 
 
 def record_new_token(session: Session, actor: Actor, token: Token, **more: Any) -> None:
-    """Write to the audit log that a token was made. Its secret is not in it."""
+    """Record a new token in the audit log, without its secret."""
     record_new(session, actor, "token.create", token, user=token.user.name, **more)
 
 
-# Roles of tokens that an organiser may give and end, and roles of their users. Beside one's own.
+# Roles of tokens, and of their users, that an organiser may give to others and end.
 ORGANISERS_GIVE = ("submitter", "worker")
 
 
 def may_give(caller: Caller) -> tuple[str, ...]:
-    """Roles of the tokens that a caller may make and revoke for others."""
+    """Return the roles of tokens that a caller may make and revoke for others."""
     return ROLES if caller.is_admin else ORGANISERS_GIVE
 
 
@@ -171,7 +165,7 @@ def may_give(caller: Caller) -> tuple[str, ...]:
     status=201,
 )
 def create_token(session: Session, caller: Caller, body: TokenCreate) -> TokenCreated:
-    """Make a token for a user. One of an organiser or admin needs an admin. Shown only once."""
+    """Make a token for a user, shown only once. An admin makes tokens of organisers and admins."""
     role, allowed = body.role, may_give(caller)
     if role not in allowed:
         raise NotAllowedError(
@@ -215,7 +209,7 @@ def _create(
 def list_tokens(
     session: Session, caller: Caller, user: Annotated[str | None, Query(max_length=100)] = None
 ) -> TokenList:
-    """List the tokens that the caller may revoke, without their secrets, newest first."""
+    """List the tokens you may revoke, newest first, without their secrets."""
     query = select(Token).join(Token.user).order_by(Token.id.desc())
     if not caller.is_admin:
         visible = Token.role.in_(ORGANISERS_GIVE) & User.role.in_(ORGANISERS_GIVE)
@@ -232,7 +226,7 @@ def list_tokens(
     method="DELETE",
 )
 def revoke_token(session: Session, caller: Caller, token_id: TokenId) -> TokensRevoked:
-    """Revoke a token, and every token that was made with it."""
+    """Revoke a token, and every token made with it."""
     token = session.get(Token, token_id)
     if token is None:
         raise no_such("token", token_id)
@@ -259,7 +253,7 @@ def list_my_tokens(session: Session, caller: Caller) -> TokenList:
     status=201,
 )
 def create_my_token(session: Session, caller: Caller, body: OwnTokenCreate) -> TokenCreated:
-    """Make a token for myself, no wider than the one of this request. Its secret is shown once."""
+    """Make a token for myself, at most as wide as the token of this request. It is shown once."""
     held = require_maker(session, caller.token_id)
     role, days, expires_at = body.role or held.role, body.expires_in_days, held.expires_at
     if not is_within(role, held.role):
@@ -281,7 +275,7 @@ def create_my_token(session: Session, caller: Caller, body: OwnTokenCreate) -> T
     method="DELETE",
 )
 def revoke_my_token(session: Session, caller: Caller, token_id: TokenId) -> TokensRevoked:
-    """Revoke one of my tokens, and every token that was made with it."""
+    """Revoke a token of mine, and every token made with it."""
     token = session.get(Token, token_id)
     if token is None or token.user_id != caller.user_id:
         raise no_such("token", token_id, of="You have no")
@@ -315,7 +309,7 @@ def get_me(session: Session, caller: Caller) -> MeView:
     method="PATCH",
 )
 def change_me(session: Session, caller: Caller, body: MeChange) -> MeView:
-    """Change the name that readers see beside my results. Null takes the account's name."""
+    """Change the name that readers see with my results. Null takes the account's name."""
     user = session.get_one(User, caller.user_id)
     with audited(session, caller, "user.update", user):
         set_display_name(session, user, body.display_name)

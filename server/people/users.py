@@ -1,4 +1,4 @@
-"""Read and change users and organisations, for admins. Read and approve users, for organisers."""
+"""Users and organisations: admins read and change them, organisers approve users."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -46,7 +46,7 @@ Email = Annotated[str, Field(max_length=254, pattern=EMAIL_PATTERN), Printable]
 
 
 class UserFields(Body):
-    """Fields that an organiser sets. Readers see the `display_name` in place of the name."""
+    """Fields set by an organiser. Readers see the `display_name` in place of the name."""
 
     display_name: DisplayName | None = None
     role: Role = "submitter"
@@ -55,7 +55,7 @@ class UserFields(Body):
 
 
 class UserCreate(UserFields):
-    """User to add. Tokens are made separately."""
+    """A user to add. Tokens are made separately."""
 
     model_config = example(name="alice", role="submitter", organisation="Example Labs")
 
@@ -76,7 +76,7 @@ class UserChange(UserFields):
 
 
 class UserErasure(Body):
-    """Erasure of a user, and why. `name` repeats the one in the address: nothing brings it back."""
+    """Erasure of a user for ever. `name` repeats the name in the address."""
 
     model_config = example(name="alice")
 
@@ -84,7 +84,7 @@ class UserErasure(Body):
 
 
 class UserKnownChange(Body):
-    """Whether the caller knows a user."""
+    """Whether the caller approves a user."""
 
     model_config = example(known=True)
 
@@ -94,9 +94,9 @@ class UserKnownChange(Body):
 class UserView(Schema):
     """A user. The e-mail is for admins. `role` is the highest that their tokens may have.
 
-    Readers see the `display_name` in place of the name. Code submissions of a user who is known
-    since `known_at` go to workers without a memory cgroup too. `tokens` counts those that are
-    neither revoked nor expired. `last_used_at` covers all of theirs.
+    Readers see the `display_name` in place of the name. Code submissions of a user approved since
+    `known_at` go to workers without a memory cgroup too. `tokens` counts valid tokens.
+    `last_used_at` covers all of them.
     """
 
     id: int
@@ -120,7 +120,7 @@ class UserList(Schema):
 
 
 class OrganisationCreate(Body):
-    """An organisation that users may belong to."""
+    """An organisation for users to belong to."""
 
     model_config = example(name="Example Labs")
 
@@ -143,7 +143,7 @@ class OrganisationList(Schema):
 
 
 def find_user(session: Session, name: str) -> User:
-    """Find a user by name. Raises NotFoundError, which names the nearest one."""
+    """Find a user by name. Raises NotFoundError naming the nearest one."""
     user = session.scalar(select(User).where(User.name == name))
     if user is None:
         near = func.length(User.name).between(len(name) - 2, len(name) + 2)
@@ -152,7 +152,7 @@ def find_user(session: Session, name: str) -> User:
 
 
 def find_person(session: Session, name: str) -> User:
-    """Find a user to change. Raises NotFoundError, or ConflictError for the server's own."""
+    """Find a user to change. Raises NotFoundError, or ConflictError for the server itself."""
     user = find_user(session, name)
     require_person(user)
     return user
@@ -173,7 +173,7 @@ def list_users(
     after: Search = None,
     q: Search = None,
 ) -> UserList:
-    """List users by name, or those with `q` in their name. Of e-mails only admins see any."""
+    """List users by name. `q` searches their names, and for admins their e-mails too."""
     query = select(User).options(selectinload(User.organisation)).order_by(User.name)
     if after is not None:
         query = query.where(User.name > after)
@@ -201,7 +201,7 @@ def _views(session: Session, query: Select[User], *, by: Caller) -> list[UserVie
 
 
 def organisation_id(session: Session, name: str | None) -> int | None:
-    """Id of an organisation, None for no name. Raises NotFoundError."""
+    """Find an organisation's id by name. Raises NotFoundError."""
     if name is None:
         return None
     found = session.scalar(select(Organisation.id).where(Organisation.name == name))
@@ -245,7 +245,7 @@ def create_user(session: Session, caller: Caller, body: UserCreate) -> UserView:
 
 
 def set_display_name(session: Session, user: User, display_name: str | None) -> None:
-    """Set the name that readers see, None for that of the account."""
+    """Set the name shown to readers, by default the account's."""
     wanted = None if display_name == user.name else display_name
     if wanted == user.display_name:
         return
@@ -276,8 +276,8 @@ FIELDS = ("display_name", "role", "organisation", "email")
 def change_user(session: Session, caller: Caller, user_name: str, body: UserChange) -> UserView:
     """Change display name, role, organisation or e-mail, disable or enable. Omitted fields stay.
 
-    Tokens above a lowered role are refused from then on, all tokens of a disabled user, and so are
-    the sessions of either.
+    From then on the server refuses tokens above a lowered role, all tokens of a disabled user, and
+    the sessions of both.
     """
     user = find_person(session, user_name)
     asked = body.model_dump(exclude_unset=True)
