@@ -1,4 +1,4 @@
-"""Calibrations: their runs, the one that judges a verification, and how two compare."""
+"""Calibrations: their runs, which of them judges a verification, and how two compare."""
 
 import math
 from collections import Counter
@@ -32,7 +32,7 @@ from server.base.models import (
 from server.base.standing import ENDED, OPEN
 from server.benchmarks.definitions import definition
 
-COMPLETE = ("reached", "not_reached")  # A run that failed has no curve to its end.
+COMPLETE = ("reached", "not_reached")  # A failed run's curve ends early.
 
 
 class SizeFigures(Schema):
@@ -75,7 +75,7 @@ class SizeComparisonView(Schema):
 
 
 class BatchSizeView(Schema):
-    """One batch size: its runs, also those not yet reported, and their epochs to the target."""
+    """One batch size: its runs, also runs to come, and their epochs to the target."""
 
     batch_size: int
     planned: int
@@ -89,7 +89,7 @@ class BatchSizeView(Schema):
 
 
 class ChunkView(Schema):
-    """The measured runs of one verification of a calibration. `why` is a sentence if it failed."""
+    """The measured runs of one verification of a calibration. `why` says why it failed."""
 
     verification_id: str
     batch_size: int
@@ -101,8 +101,8 @@ class ChunkView(Schema):
 class CalibrationSummary(Schema):
     """A calibration in one line. `version` counts per benchmark.
 
-    `precision` is None where the reference chooses by the device. An `outdated` one judges no
-    verification any more: the benchmark's definition has changed since, or is gone.
+    `precision` is null if the reference chooses it by the device. An `outdated` calibration judges
+    nothing any more: the benchmark's definition has changed since, or is gone.
     """
 
     id: str
@@ -128,8 +128,8 @@ class CalibrationSummary(Schema):
 class CalibrationView(CalibrationSummary):
     """A calibration: each batch size, and the verifications its runs were made in.
 
-    `runs_sha256` is part of a verification's seal. `judges` is whether verifications that are
-    planned today for this definition are judged by it.
+    `runs_sha256` is part of a verification's seal. `judges` is true if it judges verifications
+    planned today for this definition.
     """
 
     judges: bool
@@ -145,7 +145,7 @@ class CalibrationList(Schema):
 
 
 class CalibrationRunView(Schema):
-    """One run: its curve, on which system, and in which verification its seed was sealed."""
+    """One run: its curve, its system, and the verification of its sealed seed."""
 
     batch_size: int
     seed: int
@@ -169,7 +169,7 @@ class CalibrationRuns(Schema):
 
 
 class CalibrationComparison(Schema):
-    """Two calibrations. `second` is None for a comparison with the benchmark file's own runs."""
+    """Two calibrations. `second` is null for the runs of the benchmark's file."""
 
     first: str
     second: str | None
@@ -188,7 +188,7 @@ def find_calibration(session: Session, calibration_id: str) -> Calibration:
 def list_calibrations(
     session: Session, *, benchmark_id: str | None, limit: int
 ) -> list[Calibration]:
-    """Calibrations, newest first."""
+    """List calibrations, newest first."""
     query = select(Calibration).order_by(Calibration.created_at.desc()).limit(limit)
     if benchmark_id is not None:
         query = query.where(Calibration.benchmark_id == benchmark_id)
@@ -196,13 +196,13 @@ def list_calibrations(
 
 
 def count_runs(session: Session) -> dict[str, int]:
-    """Finished runs by calibration id."""
+    """Count finished runs by calibration id."""
     of = CalibrationRunRow.calibration_id
     return dict(session.execute(select(of, func.count()).group_by(of)).all())
 
 
 def chunks_of(session: Session, calibration_id: str) -> list[Verification]:
-    """Chunks of measured runs of a calibration, in the order they were planned."""
+    """List a calibration's verifications in the order they were planned."""
     return list(
         session.scalars(
             select(Verification)
@@ -216,7 +216,7 @@ def chunks_of(session: Session, calibration_id: str) -> list[Verification]:
 
 
 def finished_runs(session: Session, calibration_id: str) -> list[CalibrationRunRow]:
-    """Every run of a calibration that ended, by batch size and seed."""
+    """List every ended run of a calibration, by batch size and seed."""
     return list(
         session.scalars(
             select(CalibrationRunRow)
@@ -227,7 +227,7 @@ def finished_runs(session: Session, calibration_id: str) -> list[CalibrationRunR
 
 
 def reference_runs(rows: list[CalibrationRunRow]) -> list[ReferenceRun]:
-    """Runs that went to their end, in the form of a benchmark file."""
+    """Convert complete runs to the form of a benchmark file."""
     return [
         ReferenceRun(batch_size=row.batch_size, seed=row.seed, quality=tuple(row.quality))
         for row in rows
@@ -238,10 +238,7 @@ def reference_runs(rows: list[CalibrationRunRow]) -> list[ReferenceRun]:
 def adopted_calibration(
     session: Session, benchmark_sha256: str, precision: str | None = None
 ) -> Calibration | None:
-    """Calibration adopted last for a definition and a precision, None for the reference's own.
-
-    It judges verifications planned from then on.
-    """
+    """Find the calibration that judges new verifications of a definition in a precision."""
     return session.scalars(
         select(Calibration)
         .where(
@@ -257,7 +254,7 @@ def adopted_calibration(
 
 
 def judging_ids(session: Session) -> set[str]:
-    """Ids of the calibrations adopted last, one for each definition and precision."""
+    """List the ids of calibrations adopted last, one for each definition and precision."""
     adopted = session.scalars(
         select(Calibration)
         .where(Calibration.adopted_at.is_not(None))
@@ -270,7 +267,7 @@ def judging_ids(session: Session) -> set[str]:
 def judging_benchmark(
     session: Session, benchmark_sha256: str, calibration_id: str | None
 ) -> Benchmark:
-    """Definition, with the runs of a calibration in place of its own if one is named."""
+    """Read a definition, with the runs of a calibration in place of its runs if one is named."""
     benchmark = definition(session, benchmark_sha256)
     if calibration_id is None:
         return benchmark
@@ -278,13 +275,13 @@ def judging_benchmark(
 
 
 def benchmark_of(session: Session, verification: Verification) -> Benchmark:
-    """Benchmark that judges a verification, as planned: a later adoption does not change it."""
+    """Read the benchmark behind a verification as planned, before any later adoption."""
     judged_by = verification.calibration_id if PURPOSES[verification.kind].is_replay else None
     return judging_benchmark(session, verification.benchmark_sha256, judged_by)
 
 
 def settle_calibration(session: Session, event: VerificationChanged) -> None:
-    """End the calibration of a chunk that has ended, if it was the last one under way."""
+    """End a calibration when its last chunk under way has ended."""
     verification = event.verification
     if verification.kind != CALIBRATION.name or verification.calibration_id is None:
         return
@@ -299,7 +296,7 @@ def settle_calibration(session: Session, event: VerificationChanged) -> None:
 
 
 def has_every_run(session: Session, calibration: Calibration) -> bool:
-    """Whether each batch size has as many finished runs as were requested."""
+    """Return whether each batch size has as many finished runs as requested."""
     counts = Counter(run.batch_size for run in finished_runs(session, calibration.id))
     return all(counts[size] >= calibration.runs for size in calibration.batch_sizes)
 
@@ -308,10 +305,7 @@ RUNS_PER_CHUNK = 10
 
 
 def chunk_sizes(runs: int) -> list[int]:
-    """Number of runs in each verification of a calibration: even, and at most ten.
-
-    A worker that is lost loses one chunk, and a lease is never held for hours.
-    """
+    """Split runs evenly, at most ten a chunk: a lost worker loses one, and leases stay short."""
     chunks = math.ceil(runs / RUNS_PER_CHUNK)
     return [runs // chunks + (i < runs % chunks) for i in range(chunks)]
 
@@ -335,7 +329,7 @@ def convergence_at(
 def band_at(
     benchmark: Benchmark, runs: Sequence[ReferenceRun], batch_size: int
 ) -> list[ControlPoint]:
-    """The band that the benchmark's largest replay has to stay in at one batch size."""
+    """Return the band for the benchmark's largest replay at one batch size."""
     policy = benchmark.replay
     if policy is None:
         return []
@@ -345,9 +339,9 @@ def band_at(
 
 
 def why_not_adoptable(benchmark: Benchmark, runs: Sequence[ReferenceRun]) -> str | None:
-    """Reason why a benchmark cannot be judged by these runs, None if it can.
+    """Say why these runs can't judge a benchmark, or None if they can.
 
-    Each batch size needs twice as many runs as the largest replay makes, or it has no band.
+    A band takes twice as many runs at each batch size as the largest replay makes.
     """
     needed = 2 * (benchmark.replay.max_runs if benchmark.replay is not None else 1)
     for size in sorted({run.batch_size for run in runs}):
@@ -363,7 +357,7 @@ def why_not_adoptable(benchmark: Benchmark, runs: Sequence[ReferenceRun]) -> str
 def compare_calibrations(
     benchmark: Benchmark, first: Sequence[ReferenceRun], second: Sequence[ReferenceRun]
 ) -> list[SizeComparisonView]:
-    """Compare two sets of runs at each batch size that both have, the smallest first.
+    """Compare two sets of runs at each common batch size, the smallest first.
 
     Source: Welch (1947) on the logarithms of the epochs to the target, two-sided.
     """

@@ -24,11 +24,11 @@ IS_IN_FORCE = BenchmarkDefinition.in_force_at.is_not(None)
 
 
 class KnownDefinitions(dict[str, Benchmark]):
-    """Definitions that this process has read, by hash: the text of a hash never changes."""
+    """Definitions read by this process, by hash. The text of a hash never changes."""
 
 
 def definition(session: Session, sha256: str) -> Benchmark:
-    """Benchmark that a result was scored under, from its stored text."""
+    """Read the benchmark of a stored definition. Raises NotFoundError."""
     known = state_of(session, KnownDefinitions)
     if sha256 not in known:
         row = session.get(BenchmarkDefinition, sha256)
@@ -39,12 +39,12 @@ def definition(session: Session, sha256: str) -> Benchmark:
 
 
 def definition_text(session: Session, benchmark: Benchmark) -> bytes:
-    """Text of an offered definition, whose hash every result under it names."""
+    """Read the text of an offered definition, byte for byte as it was hashed."""
     return session.get_one(BenchmarkDefinition, benchmark.sha256).content.encode()
 
 
 def in_force(session: Session) -> dict[str, Row[str, str, int | None]]:
-    """Id, SHA-256 and `added_by` of the definition in force of each benchmark, by id."""
+    """Read id, SHA-256 and `added_by` of the definition in force of each benchmark, by id."""
     rows = session.execute(
         select(
             BenchmarkDefinition.benchmark_id,
@@ -58,7 +58,7 @@ def in_force(session: Session) -> dict[str, Row[str, str, int | None]]:
 
 
 def sha256_in_force(session: Session, benchmark_id: str) -> str | None:
-    """SHA-256 of the definition in force of one benchmark. None without one."""
+    """Read the SHA-256 of a benchmark's definition in force, if there is one."""
     return session.scalar(
         select(BenchmarkDefinition.sha256)
         .where(BenchmarkDefinition.benchmark_id == benchmark_id, IS_IN_FORCE)
@@ -68,7 +68,7 @@ def sha256_in_force(session: Session, benchmark_id: str) -> str | None:
 
 
 def those_in_force(session: Session) -> list[Benchmark]:
-    """The definitions in force, whichever server process put them there."""
+    """Read the definitions in force, whichever server process put them there."""
     return [definition(session, row.sha256) for row in in_force(session).values()]
 
 
@@ -96,15 +96,12 @@ def put_in_force(
 
 
 def added_benchmarks(session: Session) -> set[str]:
-    """Ids of the benchmarks whose definition in force was added by an organiser."""
+    """List the benchmarks with a definition that an organiser added."""
     return {name for name, row in in_force(session).items() if row.added_by is not None}
 
 
 def files_of_added(connection: Connection) -> dict[str, tuple[str, str]]:
-    """Files that added definitions pin, by hash: the benchmark's id, and the file's name.
-
-    Their contents are in the artifact store.
-    """
+    """List the files pinned by added definitions, by hash, with benchmark id and file name."""
     rows = connection.execute(
         select(BenchmarkDefinition.benchmark_id, BenchmarkDefinition.content).where(
             BenchmarkDefinition.added_by.is_not(None)
@@ -120,15 +117,12 @@ def files_of_added(connection: Connection) -> dict[str, tuple[str, str]]:
 
 
 def pinned_files(benchmark: Benchmark) -> Mapping[str, str]:
-    """SHA-256 of each file that a definition pins, by name."""
+    """Return the SHA-256 of each file pinned by a definition, by name."""
     return benchmark.trainings.files if benchmark.trainings is not None else {}
 
 
 def read_benchmark_file(services: Services, benchmark: Benchmark, name: str, sha256: str) -> bytes:
-    """Content of a pinned file: from the definitions' folder, else from the store of artifacts.
-
-    Raises LostFileError where neither has this content.
-    """
+    """Read a pinned file from the definitions' folder, else the store. Raises LostFileError."""
     path = services.settings.benchmarks_dir / benchmark.benchmark_id / name
     if path.is_file():
         content = path.read_bytes()
@@ -142,12 +136,12 @@ def read_benchmark_file(services: Services, benchmark: Benchmark, name: str, sha
 
 
 def importable_benchmarks(offered: Mapping[str, Benchmark]) -> dict[str, Benchmark]:
-    """Benchmarks that an archive's result may be of: those shipped, and those offered."""
+    """Return the benchmarks of archives' results: shipped ones, and offered ones."""
     return shipped_definitions() | dict(offered)
 
 
 def find_benchmark(benchmarks: Mapping[str, Benchmark], benchmark_id: str) -> Benchmark:
-    """Find a benchmark by id. Raises NotFoundError with the ids there are."""
+    """Find a benchmark by id. Raises NotFoundError with the known ids."""
     if benchmark_id not in benchmarks:
         known = sorted(benchmarks)
         meant = did_you_mean(benchmark_id, known)
@@ -157,7 +151,7 @@ def find_benchmark(benchmarks: Mapping[str, Benchmark], benchmark_id: str) -> Be
     return benchmarks[benchmark_id]
 
 
-# Fields that decide whether a run reached its target, its time, and the result of the runs.
+# Fields deciding whether a run reached its target, its time, and the result of the runs.
 SCORED_BY = {
     "target": "target",
     "reach": "target.reach",
@@ -171,10 +165,7 @@ SCORED_BY = {
 
 
 def rules_that_differ(earlier: Benchmark, current: Benchmark) -> tuple[str, ...]:
-    """The parts of a definition's file that scoring reads and that differ between two of them.
-
-    Empty where only words, replays or calibrated runs differ: figures may be compared.
-    """
+    """Name the differing parts that scoring reads. Without any, figures may be compared."""
     return tuple(
         name
         for attribute, name in SCORED_BY.items()
@@ -186,13 +177,13 @@ ROUNDS: tuple[Round, ...] = ("open", "archive")
 
 
 def rounds_of(benchmark: Benchmark) -> tuple[Round | None, ...]:
-    """The rounds that a benchmark's rows are numbered in. One without a name on an archive's."""
+    """Return the rounds of a benchmark's ranking. An archive's has a single unnamed one."""
     is_trained_here = benchmark.replay is not None or benchmark.trainings is not None
     return ROUNDS if is_trained_here else (None,)
 
 
 def round_of(benchmark: Benchmark, evidence: str) -> Round | None:
-    """The round that a row of this evidence is numbered in."""
+    """Return the round of a row with this evidence."""
     if rounds_of(benchmark) != ROUNDS:
         return None
     return "archive" if evidence == "published" else "open"

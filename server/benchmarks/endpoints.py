@@ -52,8 +52,8 @@ from web.names import hardware_words
 class Counts:
     """Number of submissions of one benchmark by kind and evidence, and of contradicted claims.
 
-    `slowest_published` has the longest published time of each division. `published` has the number
-    of submissions published elsewhere by kind and division.
+    `slowest_published` has the longest published time (seconds) of each division. `published`
+    counts results published elsewhere by kind and division.
     """
 
     train: int = 0
@@ -74,11 +74,7 @@ UNITS: dict[ConvergenceUnit, Literal["epochs", "samples", "steps"]] = {
 
 
 def count_submissions(session: Session, benchmark_ids: Iterable[str]) -> dict[str, Counts]:
-    """Count submissions of some benchmarks, without withdrawn ones. Those with none are left out.
-
-    Cached for each version of a board: counting a million takes its time. The session must only
-    read.
-    """
+    """Count submissions without withdrawn ones, cached because counting a million is slow."""
     versions = board_versions(session)
     return {
         benchmark_id: cached_for_board(
@@ -120,7 +116,7 @@ def _count(session: Session, benchmark_id: str) -> Counts:
 def benchmark_view(
     benchmark: Benchmark, counts: Counts = NO_SUBMISSIONS, *, phases: PhasesView | None = None
 ) -> BenchmarkView:
-    """View of a benchmark with the number of its submissions."""
+    """Make the view of a benchmark with the number of its submissions."""
     return BenchmarkView.of(
         benchmark,
         id=benchmark.benchmark_id,
@@ -138,7 +134,7 @@ STEPS_BETWEEN_POINTS = 12
 
 
 class EnvelopePoint(Schema):
-    """Point on the line through the points that pruning keeps."""
+    """Point on the line through the points kept by pruning."""
 
     batch_size: int
     mean: float
@@ -146,14 +142,14 @@ class EnvelopePoint(Schema):
 
 
 class ReferencePointView(EnvelopePoint):
-    """Reference at one batch size. `lowest` is None if no submission is held to it."""
+    """Reference at one batch size. `lowest` is null if it limits no submission."""
 
     stdev: float
     pruned: bool
 
 
 class PlacedSubmission(Schema):
-    """Submission by its batch size and the mean of its runs' convergence."""
+    """A submission by its batch size and the mean of its runs' convergence."""
 
     id: str
     submitter: str
@@ -178,9 +174,9 @@ class CalibratedPoints(Schema):
 class ConvergenceView(Schema):
     """Epochs or samples to converge by batch size, of the reference and the submissions.
 
-    `judged` is whether closed submissions are held to `lowest`, less the `allowance`. `left_out`
-    counts submissions without a known batch size or without convergence. `points` are those of the
-    benchmark's file, `calibration` has those that were measured and adopted.
+    If `judged`, closed submissions are compared with `lowest`, less the `allowance`. `left_out`
+    counts submissions without a known batch size or without convergence. `points` come from the
+    benchmark's file, `calibration` has measured and adopted points.
     """
 
     benchmark: str
@@ -195,7 +191,7 @@ class ConvergenceView(Schema):
 
 
 def convergence_view(session: Session, benchmark: Benchmark) -> ConvergenceView:
-    """Convergence of the reference, and the place of each submission on it."""
+    """Read the convergence of the reference, and place each submission on it."""
     adopted = adopted_calibration(session, benchmark.sha256)
     calibration = None
     if adopted is not None:
@@ -217,10 +213,7 @@ def convergence_view(session: Session, benchmark: Benchmark) -> ConvergenceView:
 
 
 def _reference(benchmark: Benchmark) -> tuple[list[ReferencePointView], list[EnvelopePoint]]:
-    """Convergence of the reference at each batch size, and on the line through the kept points.
-
-    Steps between those are even on a logarithmic axis.
-    """
+    """Place the reference at each batch size, and on a line with even steps on a log axis."""
     is_judged, runs = benchmark.rcp is not None, max(3, benchmark.runs.count)
     rule = benchmark.rcp or RcpRule("all", 0.0, _points_of_calibration(benchmark))
     limits = list(convergence_limits(rule, replace(benchmark.runs, count=runs), pruned=False))
@@ -242,10 +235,7 @@ def _reference(benchmark: Benchmark) -> tuple[list[ReferencePointView], list[Env
 
 
 def _points_of_calibration(benchmark: Benchmark) -> tuple[ReferencePoint, ...]:
-    """Epochs to the target of the calibrated runs, which are evaluated after every epoch.
-
-    A run that never reached it is left out, and so is a batch size with too few runs to average.
-    """
+    """Take points from successful calibrated runs, where enough succeeded to average."""
     points = [
         ReferencePoint(size, calibrated_epochs(benchmark, size))
         for size in calibrated_sizes(benchmark)
@@ -301,7 +291,7 @@ def _placed(row: Any, runs: Sequence[Any], benchmark: Benchmark) -> PlacedSubmis
 
 
 def _batch_size(row: Any, runs: Sequence[Any], benchmark: Benchmark) -> int | None:
-    """Batch size in the logs, else in the claim. None if the runs differ."""
+    """Find the batch size in the logs, else in the claim. Returns None if the runs differ."""
     logged = {run.batch_size for run in runs if run.batch_size is not None}
     if logged:
         return next(iter(logged)) if len(logged) == 1 else None
@@ -310,7 +300,7 @@ def _batch_size(row: Any, runs: Sequence[Any], benchmark: Benchmark) -> int | No
 
 
 def _mean_convergence(rcp: Any, runs: Sequence[Any], *, dropped: int) -> float | None:
-    """Mean that was judged. Else the mean as for times, or that of the converged runs."""
+    """Return the judged mean, else the olympic mean as for times, else the converged runs' mean."""
     if rcp is not None:
         judged: float | None = rcp["submission_mean"]
         return judged
@@ -324,7 +314,7 @@ def _mean_convergence(rcp: Any, runs: Sequence[Any], *, dropped: int) -> float |
 router = Routes(tags=["benchmarks"])
 TOML_ANSWER: dict[int | str, dict[str, Any]] = {
     200: {
-        # Generators of clients know the general type alone.
+        # Client generators know only the general type.
         "content": {"application/toml": {}, "text/plain": {}},
         "description": "The definition, byte for byte.",
     }
@@ -426,10 +416,10 @@ def _add(services: Services, caller: Caller, form: FormData) -> tuple[BenchmarkV
     "/benchmarks/{benchmark_id}/files/{name:path}", response_class=Response, responses=FILE_ANSWER
 )
 def get_benchmark_file(benchmark_id: str, name: str, services: ServicesDep) -> Response:
-    """Download a file that a benchmark's definition pins, such as its task.
+    """Download a file pinned by a benchmark's definition, such as its task.
 
-    With the definition it is enough to train a code submission at home. Labels are drawn from a
-    nonce or are public: a task is no secret.
+    With the definition it is enough to train a code submission at home. A task is public, because
+    its labels are public or drawn from a nonce.
     """
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
     pinned = pinned_files(benchmark)

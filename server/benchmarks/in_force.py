@@ -1,7 +1,4 @@
-"""How definitions come in force: at the start of a server, and when an organiser adds one.
-
-While the rules of a benchmark are frozen, no other definition of it comes in force.
-"""
+"""How definitions come in force. While the rules of a benchmark are frozen, it stays."""
 
 import hashlib
 import logging
@@ -43,10 +40,10 @@ INTERVAL_SECONDS = 1.0
 
 
 def install_definitions(session: Session, folder: Path) -> None:
-    """Put the files of a folder in force, as a server does that starts.
+    """Put the files of a folder in force at the start of a server.
 
-    The shipped definitions of imported archives follow the release. A benchmark whose file is gone
-    is no longer offered, unless an organiser added it. Frozen ones stay as they are.
+    The shipped definitions of imported archives follow the release. A benchmark without its file is
+    no longer offered, unless an organiser added it. Frozen definitions stay.
     """
     frozen, present = frozen_benchmarks(session, utc_now()), in_force(session)
     names = load_benchmarks(folder).keys() | (shipped_texts().keys() & present.keys())
@@ -64,7 +61,7 @@ def install_definitions(session: Session, folder: Path) -> None:
 
 
 def frozen_differences(session: Session, folder: Path) -> list[str]:
-    """A warning for each frozen benchmark whose file on disk is not the frozen definition."""
+    """Warn of frozen benchmarks with another text in their file on disk."""
     current, warnings = in_force(session), []
     for name in sorted(frozen_benchmarks(session, utc_now()) & current.keys()):
         text, frozen = _text_on_disk(name, folder), current[name]
@@ -80,7 +77,7 @@ def frozen_differences(session: Session, folder: Path) -> list[str]:
 
 
 def _text_on_disk(benchmark_id: str, folder: Path) -> bytes | None:
-    """Text of a benchmark's file in the folder, else of the one shipped for an archive, or None."""
+    """Read a benchmark's file in the folder, else the file shipped for an archive."""
     try:
         return (folder / f"{benchmark_id}.toml").read_bytes()
     except OSError:
@@ -90,10 +87,9 @@ def _text_on_disk(benchmark_id: str, folder: Path) -> bytes | None:
 def add_benchmark(
     services: Services, caller: Caller, files: Mapping[str, bytes], *, reason: str | None
 ) -> tuple[Benchmark, bool]:
-    """Add a benchmark, or a later version of one that was added. Returns whether it changed.
+    """Add a benchmark, or a later version of an added one. Returns whether it changed.
 
-    Raises SubmissionError with every problem of the files, ConflictError for a benchmark of the
-    server's own folder and for one with frozen rules.
+    Raises SubmissionError for the files, ConflictError for the server's benchmarks or frozen rules.
     """
     own, problems = read_own_benchmark(files)
     if own is None:
@@ -147,11 +143,7 @@ def _add(
 
 
 class PhaseWatch:
-    """Thread that each second offers new definitions in force, and shows results after an embargo.
-
-    Any number of servers may watch: each change has one winner. A request that adds a benchmark
-    looks at once.
-    """
+    """Offers new definitions and ends embargoes each second. Several servers may watch."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -159,14 +151,14 @@ class PhaseWatch:
         self.thread = PeriodicThread("phases", INTERVAL_SECONDS, self.look_once, outages=OUTAGES)
 
     def look_once(self) -> None:
-        """Offer and show all that is due. Raises SQLAlchemyError if the database is away."""
+        """Offer and show all due changes. Raises SQLAlchemyError if the database is away."""
         database, offered, now = self._services.database, self._services.benchmarks, utc_now()
         with self._lock:
             with database.read(ORGANISER) as session:
                 to_show = due_embargoes(session, now)
                 offered.replace(those_in_force(session))
             for name in sorted(offered.redefined):
-                # A board that was read in between is cached under the earlier definition.
+                # A board read in between is cached under the earlier definition.
                 with database.write() as session:
                     raise_board_version(session, name)
                 offered.redefined.discard(name)

@@ -33,17 +33,17 @@ NO_DATES = Dates(opens_at=None, freezes_at=None, closes_at=None, embargo_until=N
 
 
 def has_come(moment: datetime | None, now: datetime) -> bool:
-    """Whether there is a moment and it has come."""
+    """Return whether there is a moment and it has come."""
     return moment is not None and moment <= now
 
 
 def is_embargoed(dates: Dates, now: datetime) -> bool:
-    """Whether a result that comes in at this moment is not shown yet."""
+    """Return whether a result accepted at this moment stays hidden."""
     return dates.embargo_until is not None and now < dates.embargo_until
 
 
 def phase_at(dates: Dates, now: datetime) -> PhaseName:
-    """The phase at a moment. It is "open" before the rules are frozen."""
+    """Return the phase at a moment. It is "open" before the rules are frozen."""
     if has_come(dates.closes_at, now):
         return "closed"
     if dates.opens_at is not None and now < dates.opens_at:
@@ -52,7 +52,7 @@ def phase_at(dates: Dates, now: datetime) -> PhaseName:
 
 
 def why_not_taken(dates: Dates, now: datetime, *, benchmark_id: str) -> str | None:
-    """A sentence that says when, or None if a submission is taken at this moment."""
+    """Say when a benchmark takes submissions, or None if it takes them at this moment."""
     match phase_at(dates, now):
         case "announced":
             opens = moment_words(dates.opens_at)
@@ -64,7 +64,7 @@ def why_not_taken(dates: Dates, now: datetime, *, benchmark_id: str) -> str | No
 
 
 def phases_at(dates: Dates, now: datetime, benchmark: Benchmark) -> PhasesView:
-    """The phase of a benchmark at a moment, and a sentence on it and the next one."""
+    """Describe the phase of a benchmark at a moment, with a sentence on it and the next one."""
     name, embargoed = phase_at(dates, now), is_embargoed(dates, now)
     frozen = has_come(dates.freezes_at, now)
     closes, freezes = moment_words(dates.closes_at), moment_words(dates.freezes_at)
@@ -90,7 +90,7 @@ def phases_at(dates: Dates, now: datetime, benchmark: Benchmark) -> PhasesView:
 
 
 def moment_words(moment: datetime | None) -> str:
-    """A moment in UTC, to the minute, with seconds where it has any. Empty for None."""
+    """Format a moment in UTC, to the minute, with seconds if it has any."""
     if moment is None:
         return ""
     shown = "%Y-%m-%d %H:%M:%S" if moment.second else "%Y-%m-%d %H:%M"
@@ -98,10 +98,9 @@ def moment_words(moment: datetime | None) -> str:
 
 
 def _read_moment(value: Any) -> datetime:
-    """Parse a text with a time zone to a moment in UTC, in whole seconds. Rejects numbers."""
     text = value if isinstance(value, str) else ""
     try:
-        # The first and the last days of all cannot be moved to another time zone.
+        # The very first and last days can't be moved to another time zone.
         if not (MOMENT.fullmatch(text) and FIRST_YEAR <= int(text[:4]) <= LAST_YEAR):
             raise ValueError(text)
         moment = datetime.fromisoformat(text.upper())
@@ -124,8 +123,7 @@ Moment = Annotated[
 class PhasesCreate(Body, Dates):
     """All dates of a benchmark, and the reason. An omitted date is removed.
 
-    `unfreeze` allows a change of `freezes_at` after it has passed, so that nobody does it by
-    leaving the date out.
+    `unfreeze` allows a change of a past `freezes_at`, which an omission alone must not make.
     """
 
     model_config = example(
@@ -173,12 +171,12 @@ class PhasesHistory(Schema):
 
 
 def current_dates(session: Session, benchmark_id: str) -> Dates:
-    """The dates of a benchmark that hold."""
+    """Read the current dates of a benchmark."""
     return all_current_dates(session, benchmark_id).get(benchmark_id, NO_DATES)
 
 
 def all_current_dates(session: Session, *benchmark_ids: str) -> dict[str, Dates]:
-    """The dates that hold by benchmark, of some or all. Benchmarks without any are left out."""
+    """Read the current dates of some or all benchmarks, if they have any."""
     latest = select(func.max(BenchmarkPhases.id)).group_by(BenchmarkPhases.benchmark_id)
     if benchmark_ids:
         latest = latest.where(BenchmarkPhases.benchmark_id.in_(benchmark_ids))
@@ -188,7 +186,7 @@ def all_current_dates(session: Session, *benchmark_ids: str) -> dict[str, Dates]
 
 
 def frozen_benchmarks(session: Session, now: datetime) -> set[str]:
-    """Ids of the benchmarks whose rules are frozen."""
+    """List the ids of benchmarks with frozen rules."""
     every = all_current_dates(session).items()
     return {name for name, dates in every if has_come(dates.freezes_at, now)}
 
@@ -233,7 +231,7 @@ def _with_time_zone(fields: Fields) -> dict[str, Any]:
         "{benchmark_id}: {0.sentence}",
         asked={"benchmark_id": "benchmark"},
         read=_with_time_zone,
-        # Dates out of order are the fault of the last of them.
+        # Dates out of order are shown at the last of them.
         renamed={"form": "closes_at"},
     ),
     role="organiser",
@@ -242,7 +240,7 @@ def _with_time_zone(fields: Fields) -> dict[str, Any]:
 def set_phases(
     session: Session, services: Services, caller: Caller, benchmark_id: str, body: PhasesCreate
 ) -> PhasesView:
-    """Set all dates of a benchmark, with the reason. A date that is left out is removed."""
+    """Set all dates of a benchmark, with the reason. An omitted date is removed."""
     benchmark, now = find_benchmark(services.benchmarks, benchmark_id), utc_now()
     before = current_dates(session, benchmark_id)
     if before.freezes_at != body.freezes_at:
@@ -289,7 +287,7 @@ def _require_may_change_freeze(
 
 
 def due_embargoes(session: Session, now: datetime) -> list[str]:
-    """Benchmarks with hidden submissions whose embargo is over."""
+    """List the benchmarks with hidden submissions after the end of their embargo."""
     hidden = session.scalars(
         select(Submission.benchmark_id).where(Submission.embargoed.is_(true())).distinct()
     ).all()
@@ -297,10 +295,7 @@ def due_embargoes(session: Session, now: datetime) -> list[str]:
 
 
 def lift_embargo(session: Session, benchmark_id: str, now: datetime) -> int:
-    """Show a benchmark's hidden submissions if its embargo is over. Returns their number.
-
-    A submission that was shown is never hidden again.
-    """
+    """Show a benchmark's hidden submissions for good after its embargo. Returns their number."""
     if is_embargoed(current_dates(session, benchmark_id), now):
         return 0
     shown = session.scalars(
@@ -317,10 +312,10 @@ def lift_embargo(session: Session, benchmark_id: str, now: datetime) -> int:
 
 
 def admit(session: Session, benchmark: Benchmark, *, archive: bool) -> bool:
-    """Admit a submission that was scored. Returns whether it is under embargo.
+    """Admit a scored submission. Returns whether it is under embargo.
 
-    An archive is accepted in every phase and is never under embargo. Raises ConflictError outside
-    of the dates, and if another definition came in force since the submission was scored.
+    An archive is accepted in every phase, without an embargo. Raises ConflictError outside the
+    dates, and if another definition came in force since the submission was scored.
     """
     name, now = benchmark.benchmark_id, utc_now()
     if sha256_in_force(session, name) not in (None, benchmark.sha256):

@@ -40,8 +40,8 @@ CONSOLE = "/console/prices"
 class PriceCreate(Price):
     """A price, the day it takes effect, and the page it is from.
 
-    With `supersedes` it replaces an earlier entry that was wrong. `hardware_class` is the class
-    that the instance belongs to. Without one its known accelerators must be the class's to rank.
+    With `supersedes` it replaces an earlier, wrong entry. `hardware_class` is the class of the
+    instance. Without a class, costs rank only where its known accelerators are the class's.
     """
 
     model_config = example(
@@ -58,9 +58,9 @@ class PriceCreate(Price):
 
 
 class PriceView(Schema):
-    """An entry of the book. `superseded_by` names the entry that replaces it.
+    """An entry of the book. `superseded_by` names its replacement.
 
-    `ranks` is whether a cost may rest on it: it is no spot price and nothing supersedes it.
+    `ranks` is whether a cost may rest on it: spot prices and superseded prices never rank.
     """
 
     id: int
@@ -87,13 +87,13 @@ class PriceList(Schema):
 
 
 class PricesImport(Body):
-    """Prices to add together or not at all. Those in the book already are left out."""
+    """Prices to add, all or none. Known prices are left out."""
 
     prices: list[PriceCreate] = Field(min_length=1, max_length=LARGEST_IMPORT)
 
 
 class PricesImported(Schema):
-    """Prices added, and the number that were in the book already."""
+    """The added prices, and the number of known prices."""
 
     added: list[PriceView]
     already_there: int
@@ -111,10 +111,10 @@ class PriceQuery(Body):
 
 @dataclass(frozen=True)
 class SystemPrice:
-    """US dollars for an hour of a whole system that a cost may rest on, None without.
+    """The price of a whole system, in US dollars per hour, that a cost may rest on.
 
-    `entry` is the price that was found in the book, for each of `count` instances. None where the
-    claim's own price stands. `why_unranked` is why no row ranks by this price, None if it may.
+    `entry` is the book's price for each of `count` instances, None for a claim's stated price.
+    `why_unranked` says why costs by this price can't rank.
     """
 
     usd_per_hour: float | None
@@ -124,11 +124,7 @@ class SystemPrice:
 
 
 class PriceBook:
-    """On-demand prices that nothing supersedes, by name.
-
-    A superseded entry never holds, also on days before the other one starts. Spot prices never
-    rank, so they never hold.
-    """
+    """Prices by name, without spot prices and superseded entries, which never hold."""
 
     def __init__(self, entries: Iterable[PriceRow]) -> None:
         book = sorted(entries, key=lambda entry: (entry.effective_on, entry.id))
@@ -139,17 +135,16 @@ class PriceBook:
                 self._entries[entry.provider, entry.instance, entry.region].append(entry)
 
     def find(self, name: BookName, *, on: date, hardware_class: str = "") -> PriceRow | None:
-        """The price that holds on a day: the latest that starts by then, or None.
+        """Find the price on a day: the latest that starts by then, added last.
 
-        Of two from the same day the one added later holds. One of the hardware class, or of none,
-        goes before one of another class.
+        Prices of the hardware class, or of no class, go before prices of another class.
         """
         holding = [e for e in self._entries.get(name, ()) if e.effective_on <= on]
         fitting = [e for e in holding if e.hardware_class in (None, hardware_class)]
         return next(reversed(fitting or holding), None)
 
     def of_class(self, hardware_class: str, *, on: date) -> PriceRow | None:
-        """The price that an organiser bound to a hardware class, as it held on a day, or None."""
+        """Find the price bound to a hardware class by an organiser, as it held on a day."""
         bound = [
             entry
             for entries in self._entries.values()
@@ -159,7 +154,7 @@ class PriceBook:
         return max(bound, key=lambda entry: (entry.effective_on, entry.id), default=None)
 
     def holding(self, on: date) -> set[int]:
-        """The numbers of all entries that hold on a day, one of each name and hardware class."""
+        """Return the ids of the entries holding on a day, one per name and hardware class."""
         latest = {
             (name, entry.hardware_class): entry.id
             for name, entries in self._entries.items()
@@ -175,10 +170,7 @@ NO_PRICES = PriceBook(())
 def price_of_class(
     hardware_class: str | None, system: Mapping[str, Any], book: PriceBook, *, on: date
 ) -> SystemPrice:
-    """The price that the cost of a measured time rests on.
-
-    It is the price of the class that measured it. Without one it is the price of the system.
-    """
+    """Price a measured time by the class that measured it, else by its system."""
     entry = book.of_class(hardware_class or "", on=on)
     if entry is None:
         return price_of_system(system, book, on=on)
@@ -186,10 +178,9 @@ def price_of_class(
 
 
 def price_of_system(system: Mapping[str, Any], book: PriceBook, *, on: date) -> SystemPrice:
-    """The price that a cost rests on, for a system as a claim's JSON has it.
+    """Price a claim's system: by the book for its instances on a day, else as it states.
 
-    It is the book's for the instances that the system names, as it held on the day. Else the
-    system's own, unless that is a spot price. Only a price of the book ranks.
+    Only prices of the book rank. A stated spot price is left out.
     """
     cloud = system.get("cloud")
     if cloud is not None:
@@ -203,10 +194,7 @@ def price_of_system(system: Mapping[str, Any], book: PriceBook, *, on: date) -> 
 
 
 def _why_not_of_class(system: Mapping[str, Any], price: PriceRow) -> str | None:
-    """Why an instance is not known to be a machine of a system's hardware class, None if it is.
-
-    It belongs to the class that its price names, else to one with its known accelerators.
-    """
+    """Say why an instance may be outside a system's hardware class, or None if it is inside."""
     instance, named = price.instance, price.hardware_class
     if named is not None:
         own = system["hardware_class"]
@@ -218,7 +206,7 @@ def _why_not_of_class(system: Mapping[str, Any], price: PriceRow) -> str | None:
 
 
 def system_price_usd_per_hour(usd_per_accelerator_hour: float, accelerators: int) -> float:
-    """The price of a whole system, which without accelerators counts as one."""
+    """Price a whole system. Without accelerators it counts as one."""
     return usd_per_accelerator_hour * max(1, accelerators)
 
 
@@ -228,7 +216,7 @@ def read_book(session: Session) -> PriceBook:
 
 
 class BookCosts:
-    """Prices of many submissions. The book is read once, and only if a system needs it."""
+    """Prices many submissions. Reads the book once, and only if a system needs it."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -238,19 +226,19 @@ class BookCosts:
         return read_book(self._session)
 
     def price(self, submission: Submission | Row[Any]) -> SystemPrice:
-        """Price per hour of a submission's system on the day it was published, else submitted."""
+        """Price a submission's system on the day it was published, else submitted."""
         book = self._book if submission.system.get("cloud") is not None else NO_PRICES
         day = submission.published_on or submission.submitted_at.date()
         return price_of_system(submission.system, book, on=day)
 
     def of_class(self, row: Row[Any]) -> SystemPrice:
-        """Price per hour of the hardware class that measured a row, on the day it was measured."""
+        """Price the hardware class that measured a row, on the day it was measured."""
         day = (row.measured_at or row.submitted_at).date()
         return price_of_class(row.hardware_class, row.system, self._book, on=day)
 
 
 def find_price(session: Session, price_id: int) -> PriceRow:
-    """Read an entry by its number. Raises NotFoundError."""
+    """Find an entry by its number. Raises NotFoundError."""
     row = session.get(PriceRow, price_id)
     if row is None:
         raise no_such("price", price_id)
@@ -259,7 +247,7 @@ def find_price(session: Session, price_id: int) -> PriceRow:
 
 @router.read("/prices", to_all=True)
 def list_prices(session: Session, query: Annotated[PriceQuery, Query()]) -> PriceList:
-    """List instance prices with their dates and sources. With `on`, those in force that day."""
+    """List instance prices with their dates and sources. With `on`, prices in force that day."""
     names = (PriceRow.provider, PriceRow.instance, PriceRow.region, PriceRow.pricing)
     wanted = query.model_dump(exclude_none=True, exclude={"on"})
     rows = session.scalars(
@@ -279,7 +267,7 @@ def list_prices(session: Session, query: Annotated[PriceQuery, Query()]) -> Pric
 
 
 def price_view(row: PriceRow, superseded_by: int | None = None) -> PriceView:
-    """View of a stored price."""
+    """Make the view of a stored price."""
     return PriceView.of(
         row,
         superseded_by=superseded_by,
@@ -289,7 +277,7 @@ def price_view(row: PriceRow, superseded_by: int | None = None) -> PriceView:
 
 
 def prices_csv(views: Sequence[PriceView]) -> str:
-    """Entries as CSV. Text that a spreadsheet would run as a formula gets an apostrophe."""
+    """Write entries as CSV. Text that a spreadsheet would run as a formula gets an apostrophe."""
     text = io.StringIO()
     columns = list(PriceView.model_fields)
     writer = csv.DictWriter(text, columns, lineterminator="\n")
@@ -334,7 +322,7 @@ def get_prices_csv(session: Session, query: Asked) -> Response:
 
 @router.command("/prices", Form(CONSOLE, "Price {0.id} added."), role="organiser", status=201)
 def add_price(session: Session, caller: Caller, body: PriceCreate) -> PriceView:
-    """Add a price. A wrong one is corrected by another that supersedes it."""
+    """Add a price. To correct a wrong one, add another to supersede it."""
     known = _the_same(session, body)
     if known is not None:
         raise ConflictError(f"This price is already in the price book, as number {known}.")
@@ -346,7 +334,7 @@ def add_price(session: Session, caller: Caller, body: PriceCreate) -> PriceView:
 
 @router.command("/prices/import", role="organiser")
 def import_prices(session: Session, caller: Caller, body: PricesImport) -> PricesImported:
-    """Add many prices or none. Prices that are in the book already are left out."""
+    """Add many prices or none. Known prices are left out."""
     # One after the other: of two equal entries the second is in the book already.
     added = [_insert(session, caller, p) for p in body.prices if _the_same(session, p) is None]
     if added:
