@@ -59,7 +59,7 @@ MAX_KEY_LENGTH = 200
 
 @dataclass(frozen=True)
 class Accepted:
-    """A submission that is stored: now, or by an earlier request (key, archive)."""
+    """A stored submission, of this request or of an earlier one (key, archive)."""
 
     submission_id: str
     repeated: bool = False
@@ -67,7 +67,7 @@ class Accepted:
 
 @dataclass(frozen=True)
 class Checked:
-    """An upload that breaks no rule, with its result. Code has a `package` and no runs."""
+    """A checked upload, with its result. Code has a `package` in place of runs."""
 
     services: Services
     caller: Caller
@@ -80,10 +80,7 @@ class Checked:
 
 
 def accept(services: Services, caller: Caller, upload: Upload, *, key: str | None) -> Accepted:
-    """Check, score and store an upload of either kind, once for each idempotency key.
-
-    An archive is stored with the rules it breaks, and only an organiser may submit it.
-    """
+    """Check, score and store an upload of either kind, once for each idempotency key."""
     if key is not None and not (key.strip() and len(key) <= MAX_KEY_LENGTH and key.isprintable()):
         raise ContentError(
             f"Header Idempotency-Key: expected 1 to {MAX_KEY_LENGTH} printable characters."
@@ -105,7 +102,6 @@ def accept(services: Services, caller: Caller, upload: Upload, *, key: str | Non
 def _find_earlier(
     services: Services, caller: Caller, upload: Upload, key: str | None
 ) -> Accepted | None:
-    """Find the submission that the caller made with an idempotency key."""
     if key is None:
         return None
     earlier = select(Submission.id, Submission.request_sha256).where(
@@ -152,7 +148,7 @@ def check_upload(services: Services, caller: Caller, upload: Upload) -> Checked:
 
 
 def admit_upload(session: Session, new: Checked) -> Submission:
-    """Check an upload against stored classes, quotas and dates. Returns the submission."""
+    """Check an upload against stored classes, quotas and dates, and make its submission."""
     caller, upload = new.caller, new.upload
     if new.package is not None:
         viewer = Viewer(user_ids=(caller.user_id,), sees_all=caller.is_organiser)
@@ -231,7 +227,6 @@ def _store(new: Checked, key: str | None) -> Accepted:
 
 
 def _require_own_class(session: Session, claim: Claim, *, file: str) -> None:
-    """Raise ClaimError if a claim's system does not match its hardware class."""
     own = claim.system.hardware_class
     row = session.get(HardwareClassRow, own)
     misfit = None if row is None else _misfit(row, asdict(claim.system))
@@ -248,11 +243,7 @@ def _require_own_class(session: Session, claim: Claim, *, file: str) -> None:
 
 
 def _misfit(row: HardwareClassRow, system: Mapping[str, Any]) -> tuple[str, object, object] | None:
-    """Return the first figure of a system that contradicts its class: field, found, expected.
-
-    A claim without a count states no accelerator, so it may not name one in a class that has none.
-    Names agree where one has all words of the other.
-    """
+    """Find the first figure of a system that contradicts its class: field, found, expected."""
     count = system.get("accelerator_count") or 0
     if count != row.accelerator_count:
         return "accelerator_count", count, row.accelerator_count
@@ -274,14 +265,11 @@ def _misfit(row: HardwareClassRow, system: Mapping[str, Any]) -> tuple[str, obje
 
 
 def refuse_same_logs(session: Session, submission: Submission) -> None:
-    """Raise ConflictError if another submission of the benchmark has a byte-identical log.
-
-    Logs of a withdrawn submission may be sent again, to correct a wrong claim.
-    """
+    """Raise ConflictError if a live submission of the benchmark has a byte-identical log."""
     files = {run.log_sha256: run.file for run in submission.runs}
     if not files:
         return
-    # Of logs alone: joined, SQLite looks through all submissions of the benchmark, in its one
+    # Ask for logs only: with a join, SQLite searches all submissions of the benchmark, in its one
     # writer.
     holders = select(RunRow.submission_id).where(RunRow.log_sha256.in_(files))
     ids = set(session.scalars(holders)) - {submission.id}
@@ -316,9 +304,9 @@ def refuse_same_logs(session: Session, submission: Submission) -> None:
 
 
 def _link_or_verify(session: Session, new: Checked, submission: Submission) -> None:
-    """Mark a duplicate, or request the verification that code or the policy requires.
+    """Mark a duplicate, or request the verification for code or by the policy.
 
-    Without room in a quota code is refused, and logs are stored as they are.
+    With a full quota, code is refused and logs are stored as they are.
     """
     if submission.configuration_sha256 is not None and mark_duplicate(session, submission):
         return
@@ -337,10 +325,7 @@ def _link_or_verify(session: Session, new: Checked, submission: Submission) -> N
 
 
 def reserve(session: Session, new: Checked, submission: Submission) -> float | None:
-    """Accelerator seconds of the first verification on the submitter's quota. None if not counted.
-
-    Raises UsedUpError or NotAllowedError without room for them.
-    """
+    """Reserve accelerator seconds on a submitter's quota. Raises UsedUpError, NotAllowedError."""
     if new.caller.is_organiser:
         return None
     return reserve_replay(
@@ -363,7 +348,7 @@ def _record_import(session: Session, new: Checked, submission: Submission) -> No
         after={
             "benchmark": submission.benchmark_id,
             "organisation": published and published.organisation,
-            # Not "source": that tells where the action came from.
+            # Because "source" is where the action came from.
             "archive": published and published.source,
             "commit": new.upload.source_commit,
             "logs": len(new.runs),
@@ -374,7 +359,7 @@ def _record_import(session: Session, new: Checked, submission: Submission) -> No
 
 
 def _name_source(services: Services, caller: Caller, upload: Upload, earlier: Accepted) -> None:
-    """Note the known archive of a result that was imported before without one."""
+    """Add the known archive to a result imported earlier without it."""
     if upload.source_commit is None:
         return
     with services.database.write() as session:

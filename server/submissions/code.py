@@ -31,9 +31,9 @@ DIVISION = "open"
 def read_code(
     session: Session, caller: Caller, upload: CodeUpload, benchmarks: Mapping[str, Benchmark]
 ) -> tuple[Claim, TrainingPackage]:
-    """Check code and choose its workers. Returns its claim and its row, without a submission.
+    """Check code, choose its workers, and make its claim and its row.
 
-    Raises SubmissionError with every problem, ContentError where no worker trains it.
+    Raises SubmissionError with every problem, ContentError if no worker trains it.
     """
     package = check_package(upload.files, benchmarks)
     manifest = package.manifest
@@ -79,7 +79,7 @@ def check_package(files: Mapping[str, bytes], benchmarks: Mapping[str, Benchmark
 def choose_worker(
     session: Session, caller: Caller, environment: str, hardware_class: str | None
 ) -> WorkerRow:
-    """Choose the class that trains code by the worker that was heard last and may train it."""
+    """Choose the last heard worker allowed to train this code. Raises ContentError."""
     workers = list(_workers(session))
     found = [
         worker
@@ -100,7 +100,7 @@ def choose_worker(
 
 
 def offered_hosts(session: Session, caller: Caller) -> dict[str, list[str]]:
-    """The environments of the workers that train a caller's packages, by hardware class."""
+    """Return the environments of the workers that train a caller's code, by hardware class."""
     user = session.get_one(User, caller.user_id)
     found: dict[str, set[str]] = {}
     for worker in _workers(session):
@@ -110,9 +110,9 @@ def offered_hosts(session: Session, caller: Caller) -> dict[str, list[str]]:
 
 
 def takes_packages_of(box: Mapping[str, Any], user: User, *, owner: int | None) -> bool:
-    """Whether a worker's box trains packages of a user.
+    """Return whether a worker's sandbox trains a user's code.
 
-    Without a memory cgroup those of organisers, of participants known to one, and of its owner.
+    Without a memory cgroup it trains the code of organisers, approved users and its owner.
     """
     if box.get("entries") == "anyone":
         return True
@@ -147,10 +147,7 @@ def _no_worker(
 
 
 def refuse_known(session: Session, caller: Caller, package: TrainingPackage) -> None:
-    """Raise ConflictError for a package that somebody handed in before.
-
-    Its owner may hand it in again for another hardware class. More runs on one are asked for.
-    """
+    """Raise ConflictError for known code, unless its owner sends it for another class."""
     statement = select(TrainingPackage, Submission.user_id).join(
         Submission, Submission.id == TrainingPackage.submission_id
     )
@@ -177,7 +174,7 @@ def find_package(session: Session, submission_id: str) -> TrainingPackage:
 
 
 def read_source(session: Session, viewer: Viewer, submission_id: str, name: str) -> str:
-    """Text of a file of a package. Raises NotFoundError, also for one that is not published yet."""
+    """Read a file of a package. Raises NotFoundError, also before the code is published."""
     submission = find_submission(session, submission_id)
     package = find_package(session, submission_id)
     if not sees_source(viewer, submission):
@@ -192,7 +189,7 @@ def read_source(session: Session, viewer: Viewer, submission_id: str, name: str)
 
 
 def find_source(session: Session, viewer: Viewer, sha256: str) -> TrainingPackage | None:
-    """The package of this hash whose source a viewer may read, the earliest of several entries."""
+    """Find the earliest package of this hash with a source readable by a viewer."""
     statement = (
         select(Submission, TrainingPackage)
         .join(TrainingPackage, TrainingPackage.submission_id == Submission.id)
@@ -206,7 +203,7 @@ def find_source(session: Session, viewer: Viewer, sha256: str) -> TrainingPackag
 
 
 def parent_of(session: Session, viewer: Viewer, package: TrainingPackage) -> TrainingPackage | None:
-    """The package that another one says it is based on, if a viewer may read it."""
+    """Find the parent of a package, if a viewer may read it."""
     based_on = package.manifest["based_on"]
     if based_on is None:
         return None
@@ -214,9 +211,9 @@ def parent_of(session: Session, viewer: Viewer, package: TrainingPackage) -> Tra
 
 
 def require_parent(session: Session, viewer: Viewer, package: TrainingPackage) -> None:
-    """Raise ContentError unless the parent that a package names is there for its submitter.
+    """Raise ContentError unless the submitter may read the parent of a package.
 
-    A package's hash covers that of its parent, which is handed in first: no circle can be made.
+    A package's hash covers its parent's, which is submitted first: a circle is impossible.
     """
     based_on = package.manifest["based_on"]
     if based_on is None or parent_of(session, viewer, package) is not None:
@@ -233,20 +230,20 @@ def require_parent(session: Session, viewer: Viewer, package: TrainingPackage) -
 
 LineKind = Literal["place", "same", "removed", "added"]
 _KINDS: dict[str, LineKind] = {"@": "place", " ": "same", "-": "removed", "+": "added"}
-# Longer sources would keep a server busy: beyond as many lines nothing is compared.
+# Longer sources would keep a server busy, so files beyond as many lines stay uncompared.
 MOST_LINES = 4_000
 
 
 @dataclass(frozen=True)
 class FileDifference:
-    """A file that differs, with its lines as a unified diff. None of one too long to compare."""
+    """A differing file, with its unified diff, or None for a file too long to compare."""
 
     name: str
     lines: tuple[tuple[LineKind, str], ...] | None
 
 
 def difference(old: Mapping[str, str], new: Mapping[str, str]) -> list[FileDifference]:
-    """Files of two packages that differ, by name. One that is not there counts as empty."""
+    """List the differing files of two packages, by name. A missing file counts as empty."""
     found, budget = [], MOST_LINES
     for name in sorted(old.keys() | new.keys()):
         before, after = old.get(name, ""), new.get(name, "")
@@ -259,7 +256,7 @@ def difference(old: Mapping[str, str], new: Mapping[str, str]) -> list[FileDiffe
 
 
 def _lines(before: str, after: str) -> Iterator[tuple[LineKind, str]]:
-    """Lines of a unified diff without its head, each with its sign. `\\n` alone ends a line."""
+    """Yield the lines of a unified diff without its head. Only `\\n` ends a line."""
     diff = difflib.unified_diff(before.split("\n"), after.split("\n"), lineterm="")
     for line in list(diff)[2:]:
         yield _KINDS[line[0]], line

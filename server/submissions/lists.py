@@ -34,7 +34,7 @@ Source = Literal["here", "archives"]
 
 
 class ListQuery(BaseModel):
-    """Filters of both lists, and the place that a page begins after."""
+    """Filters of both lists, and the cursor of a page."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -104,7 +104,7 @@ _OF_VERIFICATION: tuple[Any, ...] = (
 
 
 def list_submissions(session: Session, wanted: SubmissionQuery) -> Page:
-    """A page of submissions, newest first, as rows with the columns that a list shows."""
+    """Read a page of submissions, newest first, with the columns of a list."""
     query = _narrowed(select(*_COLUMNS).outerjoin(Pool, Pool.id == Submission.pool_id), wanted)
     return _page(session, query, wanted, Submission.submitted_at, Submission.id)
 
@@ -121,7 +121,7 @@ def count_sources(session: Session, wanted: SubmissionQuery) -> dict[Source, int
 
 
 def find_submissions(session: Session, words: str, *, limit: int, among: int) -> Sequence[Row[Any]]:
-    """Rows of the same list by id, or by title or system of the latest `among`, newest first."""
+    """Find rows of the list by id, or by title or system of the latest `among`, newest first."""
     latest = select(Submission.id).order_by(Submission.submitted_at.desc()).limit(among)
     like = [
         func.lower(column).contains(words.lower(), autoescape=True)
@@ -142,10 +142,7 @@ def whole_submissions(
     package: str | None = None,
     user_id: int | None = None,
 ) -> tuple[list[Submission], str | None]:
-    """A page of the same list with whole submissions, and the cursor of the next page.
-
-    `package` is the beginning of a code submission's SHA-256.
-    """
+    """Read a page of the same list with whole submissions, and the cursor of the next page."""
     columns: tuple[Any, ...] = (Submission, *_PLACE)
     query = _narrowed(select(*columns).options(joinedload(Submission.package)), wanted)
     if package is not None:
@@ -172,7 +169,7 @@ def _narrowed(query: Select[Any], wanted: SubmissionQuery) -> Select[Any]:
 
 
 def list_verifications(session: Session, wanted: VerificationQuery) -> Page:
-    """A page of verifications, newest first. Calibrations have no submission."""
+    """Read a page of verifications, newest first. Calibrations have no submission."""
     query = (
         select(*_OF_VERIFICATION)
         .join(BenchmarkDefinition, BenchmarkDefinition.sha256 == Verification.benchmark_sha256)

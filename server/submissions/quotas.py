@@ -1,8 +1,8 @@
 """Quotas of users: submissions in 24 hours, and accelerator seconds of replays in 30 days.
 
-Use is counted from stored rows, so no counter can be wrong. An attempt that failed by the
-infrastructure, was lost or cancelled counts nothing. That is the refund. One that its own submitter
-cut short by a withdrawal counts as long as it ran.
+Use is counted from stored rows, so it is always right. Attempts are free if they were lost,
+cancelled, or failed because of the infrastructure. If the submitter's withdrawal cuts one short, it
+counts as long as it ran.
 """
 
 import math
@@ -53,7 +53,7 @@ class Spent:
 
 
 def default_allowances(settings: Settings) -> dict[Measure, int | None]:
-    """Return the limits of a user without an override. None is no limit."""
+    """Return the default limits of a user. None is unlimited."""
     allowed: dict[Measure, int | str] = {
         "submissions_per_day": settings.quota_submissions_per_day,
         "gpu_seconds_per_month": settings.quota_gpu_seconds_per_month,
@@ -62,7 +62,6 @@ def default_allowances(settings: Settings) -> dict[Measure, int | None]:
 
 
 def _allowed(session: Session, settings: Settings, user_id: int, measure: Measure) -> int | None:
-    """The limit of a user. None is no limit."""
     override = session.get_one(User, user_id).quota or {}
     return override.get(measure, default_allowances(settings)[measure])
 
@@ -121,7 +120,7 @@ def _require(use: UseView, wanted: float, told: str) -> None:
 
 
 def use_of_submissions(session: Session, settings: Settings, user_id: int) -> UseView:
-    """Use of the submissions of the last 24 hours. Results published elsewhere do not count."""
+    """Count the submissions of the last 24 hours, without results published elsewhere."""
     allowed = _allowed(session, settings, user_id, "submissions_per_day")
     query = (
         select(Submission.submitted_at)
@@ -135,7 +134,7 @@ def use_of_submissions(session: Session, settings: Settings, user_id: int) -> Us
     )
     moments = list(session.scalars(query))
     is_full = allowed is not None and len(moments) >= allowed
-    # With the oldest of as many as are allowed gone, there is room for one.
+    # There is room once the oldest of as many as are allowed is a day old.
     room_at = moments[-1] + DAY if is_full and allowed else None
     return UseView(
         measure="submissions_per_day",
@@ -149,7 +148,7 @@ def use_of_submissions(session: Session, settings: Settings, user_id: int) -> Us
 def use_of_gpu_seconds(
     session: Session, settings: Settings, user_id: int, *, wanted: float = 0.0
 ) -> UseView:
-    """Accelerator seconds of the last 30 days. Verifications under way count their estimate."""
+    """Add up accelerator seconds of 30 days. Verifications under way count their estimate."""
     allowed = _allowed(session, settings, user_id, "gpu_seconds_per_month")
     spent = list(_spent(session, user_id))
     used = sum(each.gpu_seconds for each in spent)
@@ -165,7 +164,7 @@ def use_of_gpu_seconds(
 def _room_at(
     spent: Sequence[Spent], *, allowed: int | None, used: float, wanted: float
 ) -> datetime | None:
-    """Time at which enough of the use is more than 30 days ago."""
+    """Find when enough of the use is more than 30 days ago."""
     if allowed is None or used + wanted <= allowed or wanted > allowed:
         return None
     left = used + wanted - allowed
@@ -203,20 +202,19 @@ def _spent(session: Session, user_id: int) -> Iterator[Spent]:
 
 
 def devices(kind: str, accelerators: int) -> int:
-    """Devices of a worker whose seconds are charged: of code and of two sides a processor too."""
+    """Count the charged devices of a worker: for code and for two sides a processor too."""
     purpose = PURPOSES[kind]
     return max(accelerators, 1) if purpose.in_box or purpose.claims == 2 else accelerators
 
 
 def counts(state: str, failure: dict[str, Any] | None) -> bool:
-    """Whether an attempt counts against its submitter's quota."""
+    """Return whether an attempt counts against its submitter's quota."""
     if state == "failed":
         return failure is None or failure.get("kind") != "infrastructure"
     return state in ("running", "done")
 
 
 def _no_text(value: Any) -> Any:
-    """Reject texts and booleans, which could be read as numbers."""
     if isinstance(value, (str, bool)):
         raise ValueError("expected a whole number, unlimited or default")
     return value
@@ -229,7 +227,7 @@ ABSENT: Any = None  # A field may be left out, while null is refused.
 
 
 class QuotaSet(Body):
-    """Quotas to set. An absent one stays as it is. "default" is the value of the settings."""
+    """Quotas to set. Omitted quotas stay. "default" is the value of the settings."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -245,7 +243,7 @@ class QuotaSet(Body):
 
 
 class Override(Schema):
-    """Quotas that an organiser set for a user, by measure. Null is no limit."""
+    """Quotas set for a user by an organiser, by measure. Null is unlimited."""
 
     user: str
     quotas: dict[Measure, int | None]
@@ -259,7 +257,7 @@ class QuotaList(Schema):
 
 
 def quota_of(session: Session, services: Services, user: User) -> QuotaView:
-    """Quotas and use of a user."""
+    """Return the quotas and the use of a user."""
     uses = (use_of_submissions, use_of_gpu_seconds)
     quotas = [use(session, services.settings, user.id) for use in uses]
     return QuotaView(user=user.name, quotas=quotas)
@@ -296,7 +294,7 @@ def get_quota(session: Session, services: Services, name: Name) -> QuotaView:
 
 
 def _typed(fields: Fields) -> dict[str, int | str]:
-    """The fields of the form in the API's units: hours as seconds. Other text stays as it is."""
+    """Convert a form's fields to the API's units: hours to seconds. Other text stays."""
     typed: dict[str, int | str] = {**filled(fields)}
     typed.pop("user", None)
     for name, each in EACH.items():
@@ -304,7 +302,7 @@ def _typed(fields: Fields) -> dict[str, int | str]:
             amount = float(typed.get(name, "")) * each
         except ValueError:
             continue
-        # A part of a second is rounded, and a part of a submission is no amount.
+        # Parts of a second are rounded, parts of a submission are refused.
         if math.isfinite(amount) and (each > 1 or amount.is_integer()):
             typed[name] = round(amount)
     return typed

@@ -26,15 +26,15 @@ from server.submissions.rows import find_submission, result_figures, run_figures
 from server.submissions.standing_changes import is_waived
 from server.submissions.upload import LogFiles
 
-# A list in a report is worth its length: curves and steps are long.
+# Longer lists, such as curves and steps, are reported by their length.
 LONG_LIST = 4
-DAY = "submitted_on"  # The API's name of the day on which a result was published.
+DAY = "submitted_on"  # The API's name of the day of publication.
 Figures = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Change:
-    """A stored figure that differs from the derived one."""
+    """A stored figure differing from the derived one."""
 
     field: str
     before: Any
@@ -46,7 +46,7 @@ class Change:
 
 @dataclass
 class Summary:
-    """Result of rescoring: each submission that changed, and each that is left as it is."""
+    """Result of rescoring: each changed submission, and each failure."""
 
     definition: str
     dry_run: bool
@@ -122,7 +122,7 @@ def _rescore(
 def _score_again(
     services: Services, submission: Submission, benchmark: Benchmark
 ) -> ScoredSubmission:
-    """Score a submission. If it breaks a rule of today it is not refused but not ranked."""
+    """Score a submission. If it breaks a rule of today, it stays but is not ranked."""
     logs = {run.file: run.log_sha256 for run in submission.runs}
     return score_submission(
         _read(services, submission.claim_sha256, what="the submission's JSON"),
@@ -150,7 +150,6 @@ def _read(services: Services, sha256: str, *, what: str) -> bytes:
 
 
 def _derived(scored: ScoredSubmission, benchmark: Benchmark, submission: Submission) -> Figures:
-    """Figures of a submission and its runs as the raw logs give them, by column."""
     figures = result_figures(scored.result) | {"benchmark_sha256": benchmark.sha256}
     figures["eligible"] = figures["eligible"] or is_waived(submission, figures["result"])
     if submission.published is not None:
@@ -160,7 +159,6 @@ def _derived(scored: ScoredSubmission, benchmark: Benchmark, submission: Submiss
 
 
 def _stored(submission: Submission, rows: Sequence[RunRow], derived: Figures) -> Figures:
-    """The same columns as they are stored."""
     own = derived.keys() - {"runs", DAY}
     figures = {name: getattr(submission, name) for name in own}
     if DAY in derived:
@@ -171,13 +169,13 @@ def _stored(submission: Submission, rows: Sequence[RunRow], derived: Figures) ->
 
 
 def _as_stored(figures: Figures) -> Figures:
-    """Figures as a database gives them: tuples become lists."""
+    """Convert tuples to lists, as a database does."""
     stored: Figures = orjson.loads(orjson.dumps(figures))
     return stored
 
 
 def differences(before: Figures, after: Figures) -> list[Change]:
-    """Every figure that differs, under names such as "tta_seconds" or "runs[0].seed"."""
+    """List every differing figure, under names such as "tta_seconds" or "runs[0].seed"."""
     old, new = _flat(before), _flat(after)
     names = [*new, *(name for name in old if name not in new)]
     return [

@@ -60,20 +60,20 @@ def new_id() -> str:
 
 
 def system_of_worker(hardware_class: str, system: Mapping[str, Any]) -> System:
-    """The system of a training by a worker: its class by name, and its machine."""
+    """Describe a worker as the system of a training: its class by name, and its machine."""
     names = ("processor", "processor_count", "memory_gib", "accelerator", "accelerator_count")
     own = {name: system[name] for name in names}
     return System(name=hardware_class, hardware_class=hardware_class, **own)
 
 
 def result_figures(result: Result | InferenceResult) -> Row:
-    """Figures of a result, by column."""
+    """Return the figures of a result, by column."""
     figures = {name: getattr(result, name, None) for name in FIGURE_COLUMNS}
     return figures | {"eligible": result.eligible, "result": stored_result(result)}
 
 
 def run_rows(scored: ScoredSubmission, logs: Mapping[str, Staged]) -> list[RunRow]:
-    """The runs of a submission, in their order."""
+    """Make the rows of a submission's runs, in order."""
     return [
         RunRow(
             index=index,
@@ -87,7 +87,7 @@ def run_rows(scored: ScoredSubmission, logs: Mapping[str, Staged]) -> list[RunRo
 
 
 def run_figures(run: Run, score: RunScore) -> Row:
-    """Figures derived from a run's log, by column."""
+    """Return the figures derived from a run's log, by column."""
     return {
         "seed": run.seed,
         "reached": score.reached,
@@ -103,7 +103,7 @@ def run_figures(run: Run, score: RunScore) -> Row:
 
 
 def no_result(benchmark: Benchmark) -> Result:
-    """The result of a submission that claims no runs."""
+    """Make the result of a submission without runs."""
     absent = dict.fromkeys(
         (
             *("tta_seconds", "tta_display", "tta_low_seconds", "tta_high_seconds", "cv_percent"),
@@ -122,7 +122,7 @@ def no_result(benchmark: Benchmark) -> Result:
 
 
 def stored_result(result: Result | InferenceResult) -> dict[str, Any]:
-    """Stored JSON of a result of the rules, without the parts that have a table of their own."""
+    """Convert a result of the rules to its stored JSON, without parts stored elsewhere."""
     table = table_of(result, without=("runs", "benchmark_sha256"))
     if isinstance(result, InferenceResult):
         table["given_in_percent"] = IN_PERCENT in result.flags
@@ -130,10 +130,9 @@ def stored_result(result: Result | InferenceResult) -> dict[str, Any]:
 
 
 def table_of(record: Any, *, without: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Convert a record of the rules, and those in it, to tables.
+    """Convert a record of the rules, and the records in it, to tables.
 
-    Like `asdict`, which also copies their values: that takes longer than all the rest, and nobody
-    changes them.
+    `asdict` would also copy their values, which takes longer than all the rest.
     """
     names = record.__dataclass_fields__
     return {name: _value_of(getattr(record, name)) for name in names if name not in without}
@@ -146,23 +145,23 @@ def _value_of(value: Any) -> Any:
 
 
 def source_row(benchmark_id: str, commit: str | None) -> Row | None:
-    """Known archive of a result, in the stored form. None without one."""
+    """Return the known archive of a result in stored form, if there is one."""
     source = find_source(commit, benchmark_id)
     return None if source is None else {"name": source.name, "url": source.url, "commit": commit}
 
 
-# Columns of a submission that its claim states as they are.
+# Columns of a submission copied from its claim.
 SAID = (
     "benchmark_id", "division", "model", "framework", "kind", "code_url", "notes", "precision",
 )  # fmt: skip
 
 
 def find_published(session: Session, new: Submission) -> str | None:
-    """Id of the stored published result with these logs that says the same, as far as it says it.
+    """Find the id of a stored published result with these logs and no other facts.
 
-    The command writes the claim of a set of an MLPerf round, and a later release writes more facts,
-    so the same set comes under another key. An entry of DAWNBench is its own bytes: another key
-    means another entry.
+    A later release of the command writes more facts into the claim of a set of an MLPerf round, so
+    the same set comes under another key. An entry of DAWNBench is its bytes: another key is another
+    entry.
     """
     if new.published is None or new.dawnbench is not None or not new.runs:
         return None
@@ -176,13 +175,13 @@ def find_published(session: Session, new: Submission) -> str | None:
             *(getattr(Submission, name) == getattr(new, name) for name in SAID),
         )
     )
-    alike = [name for name, system in stored if _is_part(system, new.system)]
+    alike = [
+        name
+        for name, system in stored
+        if all(value in (None, new.system.get(field)) for field, value in system.items())
+    ]
     logs = [(run.file, run.log_sha256) for run in new.runs]
     return next((name for name in alike if _logs_of(session, name) == logs), None)
-
-
-def _is_part(stored: Row, said: Row) -> bool:
-    return all(value in (None, said.get(name)) for name, value in stored.items())
 
 
 def _logs_of(session: Session, submission_id: str) -> list[tuple[str, str]]:
@@ -229,7 +228,7 @@ def runs_with_curves(session: Session, submission_id: str) -> Sequence[RunRow]:
 
 
 def run_times(session: Session, *which: ColumnElement[bool]) -> dict[str, list[float]]:
-    """Seconds of the runs that reached the target, as measured, by submission."""
+    """Return the measured seconds of successful runs, by submission."""
     statement = (
         select(RunRow.submission_id, RunRow.tta_seconds)
         .join(Submission, Submission.id == RunRow.submission_id)
@@ -244,7 +243,7 @@ def run_times(session: Session, *which: ColumnElement[bool]) -> dict[str, list[f
 
 
 def result_view(submission: Submission, price: SystemPrice) -> ResultView | InferenceResultView:
-    """View of a stored result."""
+    """Make the view of a stored result."""
     stored = submission.result | {"eligible": submission.eligible}
     if submission.kind == "inference":
         return InferenceResultView(**stored)
@@ -252,7 +251,7 @@ def result_view(submission: Submission, price: SystemPrice) -> ResultView | Infe
 
 
 def cost_basis(system: dict[str, Any], price: SystemPrice) -> CostBasisView | None:
-    """Basis of a cost at a price. None without a price."""
+    """Describe the basis of a cost at a price, if there is a price."""
     if price.usd_per_hour is None:
         return None
     if price.entry is None:
@@ -270,7 +269,7 @@ def cost_basis(system: dict[str, Any], price: SystemPrice) -> CostBasisView | No
 
 
 def _costs(submission: Submission, price: SystemPrice) -> dict[str, Any]:
-    """Cost at a price, also in the step that explains it: the stored cost is as claimed."""
+    """Replace the claimed cost by the cost at a price, also in the step that explains it."""
     tta_seconds = submission.result["tta_seconds"]
     cost = training_cost_usd(tta_seconds, price.usd_per_hour)
     numbers = {"TTA (s)": tta_seconds, "price (USD/h)": price.usd_per_hour}
@@ -285,7 +284,7 @@ def _costs(submission: Submission, price: SystemPrice) -> dict[str, Any]:
 
 
 def judged_on_others(session: Session, submission: Submission) -> JudgedOnView | None:
-    """Figures behind a verdict that rescoring has since changed, None if none did."""
+    """Find the figures behind a verdict that rescoring has changed since."""
     published = published_verification(submission)
     evidence = None if published is None else session.get(EvidenceRow, published.id)
     if published is None or evidence is None:
@@ -309,10 +308,7 @@ def submission_view(
     benchmark: Benchmark | None = None,
     costs: BookCosts | None = None,
 ) -> SubmissionView:
-    """View of a submission with its runs, its verifications and its cost.
-
-    `benchmark` is for a submission that is not stored. `costs` saves reading the price book again.
-    """
+    """Make the view of a submission. Pass `benchmark` for an unsaved one, `costs` for many."""
     benchmark = benchmark or definition(session, submission.benchmark_sha256)
     costs = costs or BookCosts(session)
     published, withdrawal = published_verification(submission), None
@@ -358,7 +354,7 @@ def submission_view(
 
 
 def changed_view(session: Session, submission: Submission) -> SubmissionView:
-    """View of a submission as the session changed it."""
+    """Make the view of a submission as the session changed it."""
     session.flush()
     session.refresh(submission)
     return submission_view(session, submission)
@@ -367,7 +363,7 @@ def changed_view(session: Session, submission: Submission) -> SubmissionView:
 def package_view(
     package: TrainingPackage, *, with_files: bool, with_factors: bool | None = None
 ) -> PackageView:
-    """View of code, with the names of its files and the words of its factors or without."""
+    """Make the view of code, with or without file names and the words of its ablations."""
     manifest = package.manifest
     files = sorted(package.files.items()) if with_files else []
     shows_factors = with_files if with_factors is None else with_factors
@@ -388,14 +384,14 @@ def package_view(
 
 # Figures of a run that a verdict rests on: epochs, times and quality.
 JUDGED = ("reached", "tta_seconds", "epochs_to_target", "best_quality")
-# Two machines' last digits may differ. A figure that anybody reads does not.
+# Last digits may differ between machines.
 RELATIVE_TOLERANCE = 1e-9
 
 
 def changed_figures(
     judged: Sequence[Mapping[str, Any]], now: Sequence[RunScore]
 ) -> list[ChangedFigure]:
-    """The figures of runs, by file, that differ from the figures a verdict was reached on."""
+    """List the figures of runs differing from the figures of a verdict, by file."""
     before = {str(run["file"]): run for run in judged}
     after = {run.file: asdict(run) for run in now}
     return [

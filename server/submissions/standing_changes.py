@@ -1,9 +1,9 @@
-"""Changes of a submission's standing: withdrawn, waived, or a duplicate of an earlier one.
+"""Changes of submissions: withdrawn, waived, or a duplicate of an earlier one.
 
-A submission with the configuration of an earlier live one links to it. It is not trained and has no
-rank while the original is there. If the original ends without a time or is withdrawn, the oldest
-duplicate takes its place. A submission that nobody trains is nobody's original: it would keep
-others from being trained.
+A duplicate has the configuration of an earlier live submission, its original. It is neither trained
+nor ranked while the original is there. If the original ends without a time or is withdrawn, the
+oldest duplicate takes its place. An original must be measured or under way, or it would keep others
+from being trained.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -45,7 +45,7 @@ router = Routes(tags=["submissions"])
 
 
 class WithdrawalCreate(Body):
-    """Reason, which is shown on the submission's page and kept in the audit log."""
+    """The reason, shown on the submission's page and kept in the audit log."""
 
     model_config = example(reason="trained on the test set by mistake")
 
@@ -53,7 +53,7 @@ class WithdrawalCreate(Body):
 
 
 class WaiverCreate(WithdrawalCreate):
-    """A rule to waive for one submission, by its code, and the reason that is shown with it."""
+    """A rule to waive for one submission, by its code, and the reason to show with it."""
 
     model_config = example(rule="too_few_runs", reason="one run costs 40,000 GPU hours")
 
@@ -64,7 +64,7 @@ class WaiverCreate(WithdrawalCreate):
 def changed_standing(
     session: Session, caller: Caller, action: str, submission: Submission, reason: str, **more: Any
 ) -> Iterator[None]:
-    """Record the changes of the block in the audit log, and mark the board of the submission."""
+    """Record the changes of the block in the audit log, and mark the submission's board."""
     with audited(session, caller, action, submission, reason=reason, **more):
         yield
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
@@ -83,7 +83,7 @@ def withdraw_submission(
     Its queued verifications are cancelled. A replay that has begun goes on. Only an organiser can
     undo it.
     """
-    # A replay that goes on counts, or an unlucky one would be withdrawn and requested again.
+    # A replay under way counts, or you could withdraw an unlucky one and request it again.
     submission = _find_own(session, caller, submission_id)
     if submission.withdrawn_at is not None:
         raise ConflictError(f"Submission {submission_id} is withdrawn already.")
@@ -124,7 +124,7 @@ def reinstate_submission(
 
 
 def may_withdraw(caller: Caller, submission: Submission) -> bool:
-    """Whether a caller may withdraw a submission: its submitter and organisers may."""
+    """Return whether a caller is a submission's submitter or an organiser."""
     is_own = caller.is_submitter and submission.user_id == caller.user_id
     return is_own or caller.is_organiser
 
@@ -141,10 +141,7 @@ def _find_own(session: Session, caller: Caller, submission_id: str) -> Submissio
 
 
 def _open_verifications(session: Session, submission_id: str) -> Sequence[str]:
-    """Ids of the verifications that a withdrawal ends.
-
-    An independent rerun is none of them: the replay that waits for it goes on.
-    """
+    """List the verifications ended by a withdrawal. An independent rerun goes on."""
     about = or_(
         Verification.submission_id == submission_id, Verification.against_id == submission_id
     )
@@ -155,7 +152,7 @@ def _open_verifications(session: Session, submission_id: str) -> Sequence[str]:
 
 
 def broken_rules(violations: Iterable[Mapping[str, Any]], waived: Collection[str]) -> list[str]:
-    """Codes of the rules that a stored result breaks and nobody waived, each once, in order."""
+    """List the codes of broken rules without a waiver, each once, in order."""
     codes = dict.fromkeys(violation["code"] for violation in violations)
     return [code for code in codes if code not in waived]
 
@@ -164,7 +161,7 @@ def broken_rules(violations: Iterable[Mapping[str, Any]], waived: Collection[str
 def waive_rule(
     session: Session, caller: Caller, submission_id: str, body: WaiverCreate
 ) -> SubmissionView:
-    """Waive a rule that a result breaks: it may rank, and rule and reason stand beside it."""
+    """Waive a rule broken by a result. It may rank, and shows the rule and the reason."""
     rule = body.rule
     submission = find_submission(session, submission_id)
     waivers = submission.waivers or []
@@ -224,7 +221,7 @@ def _set_waivers(
 
 
 def is_waived(submission: Submission, result: Mapping[str, Any]) -> bool:
-    """Whether every rule that a result of the submission breaks is waived for it, one at least."""
+    """Return whether a result breaks rules and all of them are waived."""
     waived = [waiver["rule"] for waiver in submission.waivers or ()]
     return bool(waived) and not broken_rules(result.get("violations", ()), waived)
 
@@ -232,7 +229,7 @@ def is_waived(submission: Submission, result: Mapping[str, Any]) -> bool:
 def configuration_sha256(
     benchmark: Benchmark, claim: Claim, package: TrainingPackage | None = None
 ) -> str | None:
-    """Key of what would be trained for a submission. None where its own training is unknown."""
+    """Hash the configuration to train for a submission, if it is known."""
     if package is None:
         if claim.trained_with != "reference" or claim.kind == "inference":
             return None
@@ -246,7 +243,7 @@ def configuration_sha256(
 
 
 def mark_duplicate(session: Session, submission: Submission) -> bool:
-    """Link a submission to the live original of its configuration. Returns if there is one."""
+    """Link a submission to the live original of its configuration, if there is one."""
     benchmark = definition(session, submission.benchmark_sha256)
     original = find_original(session, submission, benchmark)
     if original is None:
@@ -258,10 +255,10 @@ def mark_duplicate(session: Session, submission: Submission) -> bool:
 def find_original(
     session: Session, submission: Submission, benchmark: Benchmark, *, is_back: bool = False
 ) -> Submission | None:
-    """The earlier live one of a submission's configuration and rules. None under embargo.
+    """Find the earlier live submission with a submission's configuration and rules.
 
-    Nobody may learn there what others have handed in. To one that was withdrawn and `is_back`, each
-    that is live is earlier.
+    Under embargo it finds none, to keep others' submissions secret. If the submission `is_back`
+    from a withdrawal, all live ones count as earlier.
     """
     key = submission.configuration_sha256
     if key is None or submission.embargoed:
@@ -289,7 +286,7 @@ def find_original(
 
 
 def link(session: Session, submission: Submission, original: Submission) -> None:
-    """Make a submission a duplicate, with its own duplicates."""
+    """Make a submission, with its duplicates, a duplicate of an original."""
     session.flush()
     own = select(Submission).where(Submission.duplicate_of == submission.id)
     for each in (submission, *session.scalars(own).unique().all()):
@@ -299,7 +296,7 @@ def link(session: Session, submission: Submission, original: Submission) -> None
 
 
 def mark_after_embargo(session: Session, event: EmbargoLifted) -> None:
-    """Mark the duplicates among submissions whose embargo has ended, the oldest first."""
+    """Mark the duplicates among submissions after their embargo, the oldest first."""
     shown = Submission.id.in_(event.submission_ids)
     query = select(Submission).where(shown, Submission.withdrawn_at.is_(None))
     for one in session.scalars(query.order_by(Submission.submitted_at, Submission.id)).unique():
@@ -307,7 +304,7 @@ def mark_after_embargo(session: Session, event: EmbargoLifted) -> None:
 
 
 def bring_back(session: Session, submission: Submission) -> None:
-    """Let a submission that was withdrawn be a duplicate again, an original, or be trained."""
+    """Make a reinstated submission a duplicate or an original again, or let it be trained."""
     replaced, submission.duplicate_of = submission.duplicate_of, None
     session.flush()
     benchmark = definition(session, submission.benchmark_sha256)
@@ -319,7 +316,7 @@ def bring_back(session: Session, submission: Submission) -> None:
 
 
 def replace_withdrawn(session: Session, event: SubmissionWithdrawn) -> None:
-    """Let the oldest duplicate take the place of a submission that was withdrawn."""
+    """Let the oldest duplicate take the place of a withdrawn submission."""
     replace_original(session, event.submission)
 
 
@@ -370,11 +367,11 @@ def configuration_of(
     environment: str | None = None,
     program: str | None = None,
 ) -> dict[str, Any]:
-    """The configuration that a claim names: equal ones have one hash, however a claim writes them.
+    """Return a claim's configuration. However claims write them, equal ones have one hash.
 
-    Its `settings` are those that are trained, with the reference's defaults. Of a code submission
-    it has `code` instead: the hash of its `program`, the hash of its `environment`, and the files
-    and limits of its benchmark.
+    `settings` are the settings to train, with the reference's defaults. A code submission has
+    `code` instead: the hashes of its `program` and its `environment`, and the files and limits of
+    its benchmark.
     """
     settings = benchmark.defaults() | trained_settings(benchmark, claim)
     configuration: dict[str, Any] = {

@@ -24,7 +24,7 @@ from server.base.settings import MIB, Settings
 
 
 class LogFiles(Mapping[str, bytes]):
-    """Run logs by name, each read only when it is accessed: together they may be large."""
+    """Run logs by name, each read on access, because together they may be large."""
 
     def __init__(self, names: Collection[str], read: Callable[[str], bytes]) -> None:
         self._names = names
@@ -36,7 +36,7 @@ class LogFiles(Mapping[str, bytes]):
         return self._read(name)
 
     def __contains__(self, name: object) -> bool:
-        return name in self._names  # A mapping's own way to answer this is to read the file.
+        return name in self._names  # By default a Mapping would read the file to answer.
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -75,7 +75,7 @@ class LogUpload:
 
     @property
     def sha256(self) -> str:
-        """Hash of the whole request: the same request has the same hash."""
+        """Hash of the whole request."""
         digest = hashlib.sha256()
         for part in (self.benchmark_id, self.division):
             digest.update(repr(part).encode() + b"\0")
@@ -89,7 +89,7 @@ class LogUpload:
 
 @dataclass(frozen=True)
 class CodeUpload:
-    """Upload of code: its files by name, their staged index, and the class that trains them."""
+    """Upload of code: its files by name, their staged index, and the class to train them."""
 
     files: Mapping[str, bytes]
     document: Staged
@@ -113,7 +113,7 @@ Upload = LogUpload | CodeUpload
 
 @contextmanager
 def read_upload(services: Services, form: FormData) -> Iterator[Upload]:
-    """Read and stage a form of either kind. The end of the block removes files not kept."""
+    """Read and stage a form of either kind. The end of the block removes unkept files."""
     staged: list[Staged] = []
 
     def stage(source: BinaryIO) -> Staged:
@@ -131,7 +131,7 @@ def read_upload(services: Services, form: FormData) -> Iterator[Upload]:
 
 
 def is_code(form: FormData) -> bool:
-    """Whether a form is a code submission. Raises ContentError unless it is of one kind."""
+    """Return whether a form is a code submission. Raises ContentError unless it is of one kind."""
     has_code = any(getattr(part, "filename", None) == FILE for part in form.getlist("files"))
     if has_code is ("submission" in form):
         hint = "`finishline submit PATH` finds out which kind PATH is, and names the parts."
