@@ -68,7 +68,7 @@ ABOUT = {
     "audit.head": "The audit log's last record of a day, with the first one of a later day.",
 }
 KINDS = tuple(ABOUT)
-# Not for subscription: a ping, the confirmation of an address, a webhook that was disabled.
+# Not for subscription: a ping, an address's confirmation, a disabled webhook.
 TEST, CONFIRM, SWITCHED_OFF = "webhook.test", "mail.confirm", "webhook.disabled"
 AUDIT_HEAD = "audit.head"
 HAPPENED = {
@@ -83,7 +83,7 @@ HAPPENED = {
 MAILS_PER_DAY = 50
 ANNOUNCED = "announced"
 API = "/api/v1"
-# Names are a stranger's. A message stays small however long one is.
+# Strangers choose names. A message stays small however long a name is.
 LONGEST_NAME = 200
 Content = dict[str, Any]
 
@@ -101,10 +101,7 @@ class Subject:
 
 
 def announce(session: Session, event: object) -> None:
-    """Announce an event of this transaction. Its messages are written if that commits.
-
-    They say how things are at the end of the transaction.
-    """
+    """Announce an event. Before the commit its messages are written, as things are then."""
     kind = kind_of(event)
     if kind not in ABOUT:
         return
@@ -115,7 +112,7 @@ def announce(session: Session, event: object) -> None:
 
 
 def kind_of(event: object) -> str:
-    """The kind of an event, which may be none of those that are announced."""
+    """Return the kind of an event. Kinds outside ABOUT stay unannounced."""
     match event:
         case SubmissionAccepted() if event.submission.published is None:
             return "submission.accepted"
@@ -139,7 +136,7 @@ def kind_of(event: object) -> str:
 def _write(session: Session) -> None:
     announced: list[tuple[str, Any]] = session.info.pop(ANNOUNCED)
     session.flush()
-    # A record follows from what has changed, so it comes last.
+    # A record follows from other changes, so it comes last.
     announced += [("record.set", event) for _, event in announced if _may_set_record(event)]
     receivers = _find_receivers(session, {kind for kind, _ in announced})
     for kind, event in announced:
@@ -152,10 +149,7 @@ def _write(session: Session) -> None:
 
 
 def _find_receivers(session: Session, kinds: Collection[str]) -> Sequence[Receiver]:
-    """Receivers of any of the kinds, of users who are not disabled.
-
-    One of all events gets them while its user is an organiser.
-    """
+    """Find the receivers of any of the kinds. Scope "all" takes an organiser's live token."""
     is_organiser = select(Token.id).where(
         Token.user_id == User.id,
         Token.role.in_(ORGANISERS),
@@ -176,7 +170,7 @@ def _find_receivers(session: Session, kinds: Collection[str]) -> Sequence[Receiv
 
 
 def is_active() -> ColumnElement[bool]:
-    """SQL condition: receivers that are confirmed and have not ended."""
+    """Return the condition of a confirmed receiver before its end."""
     return Receiver.confirmed_at.is_not(None) & Receiver.disabled_at.is_(None)
 
 
@@ -189,7 +183,6 @@ def _wants(receiver: Receiver, kind: str, subject: Subject) -> bool:
 
 
 def _has_room(session: Session, receiver: Receiver) -> bool:
-    """Whether an address has had fewer mails than it gets within a day."""
     if receiver.channel != "mail":
         return True
     today = (
@@ -234,7 +227,7 @@ def queue(
 
 
 def _may_set_record(event: object) -> bool:
-    """Whether a verification has ended that a submission may take first place by."""
+    """Return whether a finished verification may give its submission first place."""
     match event:
         case VerificationChanged(moment="done", verification=one) if one.submission is not None:
             decides = purpose_of(one).fills_pool or one.against_id is not None
@@ -243,7 +236,6 @@ def _may_set_record(event: object) -> bool:
 
 
 def _describe(session: Session, kind: str, event: Any) -> Subject | None:
-    """Subject of an event. None if a submission took no record."""
     match event:
         case VerificationChanged() if kind == "record.set":
             return _about_record(session, event.verification)
@@ -260,9 +252,9 @@ def _describe(session: Session, kind: str, event: Any) -> Subject | None:
 
 
 def _about_submission(submission: Submission, sentence: str) -> Subject:
-    """A submission, without its cost, which follows the price book.
+    """Describe a submission without its cost, which follows the price book.
 
-    Under embargo it has no benchmark, so that its watchers are not notified.
+    Under embargo the benchmark is left out, so that its watchers are not notified.
     """
     model = {"model": submission.model[:LONGEST_NAME]}
     own = _columns(submission, "division", "kind", "submitter", "display_name", "status") | model
@@ -288,12 +280,11 @@ def _columns(row: Submission | Calibration, *names: str) -> Content:
 
 
 def links_of(kind: str, subject_id: str) -> dict[str, str]:
-    """Links to a subject: for programs and for people."""
+    """Return links to a subject, for programs and for people."""
     return {"api": f"{API}/{kind}/{subject_id}", "page": f"/{kind}/{subject_id}"}
 
 
 def _about_verification(session: Session, kind: str, event: VerificationChanged) -> Subject:
-    """A verification, which has the user and benchmark of its submission if it has one."""
     verification, attempt = event.verification, event.attempt
     submission = verification.submission
     if submission is not None:
@@ -322,7 +313,6 @@ def _about_verification(session: Session, kind: str, event: VerificationChanged)
 
 
 def _about_record(session: Session, verification: Verification) -> Subject | None:
-    """The record that a submission took by its verification. None without one."""
     submission, since = verification.submission, verification.created_at.isoformat()
     assert submission is not None  # noqa: S101  It may set a record.
     benchmark = definition(session, submission.benchmark_sha256)
@@ -351,7 +341,6 @@ def _about_calibration(calibration: Calibration) -> Subject:
 
 
 def _about_worker(session: Session, event: WorkerOut) -> Subject:
-    """A worker that gets no work any more, for organisers and its owner."""
     worker = session.get(WorkerRow, event.name)
     content = {
         "sentence": f"Worker {event.name} gets no work: {event.why}",

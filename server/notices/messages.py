@@ -37,14 +37,14 @@ ANSWER_BYTES, ANSWER_CHARACTERS = 4096, 500
 
 
 def new_secret() -> str:
-    """Generate a random secret in the form that its receiver is shown."""
+    """Generate a random secret in the form shown to its receiver."""
     return "whsec_" + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
 
 
 def signature_headers(
     secret: str, message_id: str, body: bytes, *, now: datetime
 ) -> dict[str, str]:
-    """Headers of a message: its id, the second of this try, and the signature of both and body."""
+    """Make a message's headers: its id, the second of this try, their and the body's signature."""
     return {
         "webhook-id": message_id,
         "webhook-timestamp": str(int(now.timestamp())),
@@ -54,8 +54,8 @@ def signature_headers(
 
 IpAddress = IPv4Address | IPv6Address
 LONGEST_URL = 2000
-# Not even in a network of one's own: clouds serve a machine's credentials there, or the last part
-# is an IPv4 address that a gateway unpacks (6to4, Teredo, compatible, translated, local NAT64).
+# Refused even in private networks: clouds serve a machine's credentials there, or the last part is
+# an IPv4 address that a gateway unpacks (6to4, Teredo, compatible, translated, local NAT64).
 NEVER = tuple(
     ip_network(text)
     for text in (
@@ -65,7 +65,7 @@ NEVER = tuple(
         "2002::/16", "2001::/32", "::/96", "::ffff:0:0:0/96", "64:ff9b:1::/48",
     )
 )  # fmt: skip
-# Networks that is_global allows: multicast, relays, and addresses for documents and routers.
+# Public by is_global, but refused: multicast, relays, documents' and routers' addresses.
 NEVER_PUBLIC = tuple(
     ip_network(text)
     for text in (
@@ -74,11 +74,11 @@ NEVER_PUBLIC = tuple(
     )
 )  # fmt: skip
 NAT64 = ip_network("64:ff9b::/96")  # The well-known one, by which IPv6 reaches all of IPv4.
-ISATAP = (0x00005EFE, 0x02005EFE)  # Bits 64 to 95 of an address that ends in one of IPv4.
+ISATAP = (0x00005EFE, 0x02005EFE)  # Bits 64 to 95 of an address ending in an IPv4 address.
 
 
 class NoAllowedAddressError(Exception):
-    """A host without an address that webhooks may connect to."""
+    """A host without an allowed address."""
 
 
 def check_url(url: str, *, private_allowed: bool) -> None:
@@ -109,7 +109,7 @@ def check_url(url: str, *, private_allowed: bool) -> None:
 
 
 def is_allowed(address: IpAddress, *, private_allowed: bool) -> bool:
-    """Whether a webhook may be posted to an address."""
+    """Return whether a webhook may be posted to an address."""
     if isinstance(address, IPv6Address):
         inside = IPv4Address(int(address) & 0xFFFFFFFF)
         address = address.ipv4_mapped or (inside if address in NAT64 else address)
@@ -127,10 +127,10 @@ def _lies_in(address: IpAddress, networks: tuple[object, ...]) -> bool:
 
 
 def resolve(host: str, port: int, *, private_allowed: bool) -> str:
-    """Resolve a host to an address that webhooks may connect to.
+    """Resolve a host to an address open to webhooks.
 
-    Raises NoAllowedAddressError if it has none, or any that is not allowed, as in DNS rebinding.
-    The error does not tell the cases apart, to hide the names of an internal network.
+    Raises NoAllowedAddressError if a host has no address, or any forbidden one, as in DNS
+    rebinding. Both have one error, to hide the names of an internal network.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -154,7 +154,7 @@ class Answer:
 
     @property
     def is_success(self) -> bool:
-        """Whether the receiver accepted it: 200 to 299, and nothing else."""
+        """Whether the receiver accepted it, by 200 to 299."""
         return self.status is not None and 200 <= self.status < 300
 
 
@@ -182,10 +182,7 @@ async def _post(
     private_allowed: bool,
     limit_seconds: float,
 ) -> Answer:
-    """Post to the checked address, with the host's name in the header and in the TLS handshake.
-
-    A response that breaks off, or drips in beyond the limit, keeps its status.
-    """
+    """Post to the checked address, with the host's name in the header and the TLS handshake."""
     from httpx2 import URL, AsyncClient, HTTPError, InvalidURL
 
     parts, status, content, wanted = urlsplit(url), None, b"", ""
@@ -227,10 +224,9 @@ LONGEST_DISCORD = 2000
 
 
 def post_body(url: str, message: Message, *, site: str) -> bytes:
-    """JSON of a message: type, timestamp and data, as Standard Webhooks recommends.
+    """Write a message as JSON: type, timestamp and data, as Standard Webhooks recommends.
 
-    Links are whole where the server's public address is set. Webhooks of Slack and Discord get
-    the event as text, and nobody is called by a name in it.
+    Slack and Discord get text, in which names notify nobody.
     """
     host = urlsplit(url).hostname
     links = {name: site + path for name, path in message.content.get("links", {}).items()}
@@ -259,10 +255,7 @@ def _figures(content: Content) -> list[str]:
 
 
 def compose_mail(message: Message, receiver: Receiver, *, sender: str, site: str) -> EmailMessage:
-    """Compose the mail of a message. Retries have the same id, so a repeated mail shows once.
-
-    Mail programs offer a button for its `List-Unsubscribe` (RFC 8058).
-    """
+    """Compose the mail of a message. Retries have the same id, so a repeated mail shows once."""
     mail = EmailMessage(policy=SMTP.clone(max_line_length=200))
     mail["From"], mail["To"] = sender, Address(addr_spec=receiver.address)
     mail["Subject"] = one_line("[Finishline] " + message.content["sentence"])
@@ -281,7 +274,7 @@ def compose_mail(message: Message, receiver: Receiver, *, sender: str, site: str
     else:
         ends = f"{site}/mail/unsubscribe/{link_token(receiver, 'unsubscribe')}"
         mail["List-Unsubscribe"] = f"<{ends}>"
-        mail["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"
+        mail["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"  # RFC 8058: a button.
         page = site + message.content.get("links", {}).get("page", "")
         lines = [message.content["sentence"] + ".", *_figures(message.content)]
         text = "\n".join([*lines, "", page, "", "--", f"Unsubscribe: {ends}", ""])
@@ -295,7 +288,7 @@ def one_line(text: str) -> str:
 
 
 def send_mail(server: MailServer, mail: EmailMessage, *, limit_seconds: float = 10.0) -> Answer:
-    """Send one mail over SMTP. Returns the outcome, never raises for a failure to send."""
+    """Send one mail over SMTP. Returns the outcome, also of a failure."""
     context = ssl.create_default_context()
     is_secure = server.scheme == "smtps"
     connect = partial(smtplib.SMTP_SSL, context=context) if is_secure else smtplib.SMTP
@@ -355,8 +348,8 @@ def send(message: Message, receiver: Receiver, settings: Settings) -> Answer:
 
 
 def link_token(receiver: Receiver, purpose: str) -> str:
-    """Token of a mail's link to "confirm" or "unsubscribe": the receiver's id and a signature."""
-    # The address is part of it: a link confirms the one it was sent to.
+    """Make the token of a mail's link, to "confirm" or "unsubscribe": receiver's id, signature."""
+    # The address is signed too: a link confirms only the address it was sent to.
     content = f"{purpose}.{receiver.id}.{receiver.address}".encode()
     signature = hmac.new(receiver.secret.encode(), content, hashlib.sha256).hexdigest()[:40]
     return f"{receiver.id}.{signature}"

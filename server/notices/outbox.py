@@ -1,7 +1,7 @@
 """The outbox: messages are claimed by one server, sent, and tried again for about a day.
 
-A claim is one UPDATE that only one server wins, and it puts the next try off. If the process dies,
-the same message is sent again with the same id. Nothing is sent within a transaction.
+A claim is one UPDATE, won by one server, and puts the next try off. If the process dies, the
+message is sent again with the same id. Sending happens outside transactions.
 """
 
 import logging
@@ -24,12 +24,12 @@ from server.notices.messages import Answer, send
 
 log = logging.getLogger(__name__)
 
-# Longer than a try may take: a message whose outcome is not stored by then is sent again.
+# Longer than a try may take. A message without an outcome by then is sent again.
 CLAIM = timedelta(seconds=60)
 RETRY_SECONDS = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0, 36_000.0)
 JITTER = 0.1
 LONGEST_WAIT_SECONDS = 86_400.0
-# A webhook that has failed for so long when a message is given up is disabled.
+# A webhook failing for this long is disabled with the next message given up.
 FAILING = timedelta(days=1)
 GONE = 410
 TRIES_KEPT = 20
@@ -40,7 +40,7 @@ UNSYNCHRONISED = {"synchronize_session": False}
 
 
 def claim(session: Session, *, busy: Collection[str], limit: int) -> Sequence[Message]:
-    """Claim messages that are due: the first of each receiver, but of none that is busy."""
+    """Claim due messages: the first of each idle receiver."""
     now = utc_now()
     is_due = (Message.state == "waiting") & (Message.due_at <= now)
     first = (
@@ -51,7 +51,7 @@ def claim(session: Session, *, busy: Collection[str], limit: int) -> Sequence[Me
         .limit(limit)
     )
     claimed = session.scalars(
-        # On PostgreSQL, whoever waited for another's claim looks once more whether it is due.
+        # On PostgreSQL a claim that waited looks again whether the message is due.
         update(Message)
         .where(Message.id.in_(first), is_due)
         .values(due_at=now + CLAIM)
@@ -63,7 +63,7 @@ def claim(session: Session, *, busy: Collection[str], limit: int) -> Sequence[Me
 
 
 def settle(session: Session, claimed: Message, answer: Answer, *, milliseconds: float) -> None:
-    """Store the outcome of a try. A failure counts only if no process has claimed it since."""
+    """Store the outcome of a try. A failure counts only under the latest claim."""
     message = session.get(Message, claimed.id, with_for_update=True)
     if message is None or message.state != "waiting" or message.receiver is None:
         return
@@ -85,7 +85,7 @@ def settle(session: Session, claimed: Message, answer: Answer, *, milliseconds: 
         disable(session, receiver, "It returned 410 Gone.")
     elif message.failures <= len(RETRY_SECONDS) and not is_final:
         planned = RETRY_SECONDS[message.failures - 1]
-        # Messages that failed together are not sent together again.
+        # Spread messages after a common failure.
         planned *= random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311
         wanted = min(answer.retry_after_seconds or 0.0, LONGEST_WAIT_SECONDS)
         message.due_at = now + timedelta(seconds=max(planned, wanted))
@@ -96,7 +96,7 @@ def settle(session: Session, claimed: Message, answer: Answer, *, milliseconds: 
 
 
 def disable(session: Session, hook: Receiver, why: str) -> None:
-    """Disable a webhook. Its messages are given up, and its owner's mail addresses are told."""
+    """Disable a webhook, give up its messages, and mail its owner."""
     give_up(session, hook, why)
     log.warning("webhook %s is disabled: %s", hook.id, why)
     content = {
@@ -109,7 +109,7 @@ def disable(session: Session, hook: Receiver, why: str) -> None:
 
 
 def give_up(session: Session, receiver: Receiver, why: str | None) -> None:
-    """End a receiver: its waiting messages are not sent."""
+    """End a receiver, and give up its waiting messages."""
     receiver.disabled_at, receiver.disabled_because = utc_now(), why
     session.flush()
     session.execute(
@@ -136,24 +136,24 @@ def prune(session: Session) -> None:
 
 
 def next_due(session: Session) -> datetime | None:
-    """Time of the next try. None if no message waits."""
+    """Return the time of the next try, if a message waits."""
     return session.scalar(select(func.min(Message.due_at)).where(Message.state == "waiting"))
 
 
 def overdue_seconds(session: Session, *, now: datetime) -> float:
-    """Seconds since the oldest waiting try was due; 0 if none is late."""
+    """Return the seconds since the oldest waiting try was due, at least 0."""
     due_at = next_due(session)
     return 0.0 if due_at is None else max((now - due_at).total_seconds(), 0.0)
 
 
 class NoticeLoop:
-    """Thread that claims messages for a pool of threads that send them, until it is stopped."""
+    """Claims messages in a thread, and sends them in a pool of threads."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._settings = settings
         self._wake = database.state.of(NoticeWakeup)
-        # Receivers that are sent something: each gets one message at a time.
+        # Receivers of messages under way: each gets one message at a time.
         self._busy: set[str] = set()
         self._prune_at = utc_now() + timedelta(minutes=1)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="notice")
@@ -172,7 +172,7 @@ class NoticeLoop:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def run_once(self) -> None:
-        """Start the messages that are due."""
+        """Start due messages."""
         now = utc_now()
         if now >= self._prune_at:
             self._prune_at = now + PRUNE_EVERY
@@ -181,7 +181,7 @@ class NoticeLoop:
         with self._database.read() as session:
             due_at = next_due(session)
         busy = frozenset(self._busy)
-        # What is due still waits for a thread: the thread that ends wakes the loop.
+        # With all threads busy, the next to end wakes the loop.
         if due_at is None or due_at > now or len(busy) >= THREADS:
             return
         with self._database.write_beside() as session:
@@ -202,7 +202,7 @@ class NoticeLoop:
             self._wake.set()
 
     def _deliver(self, message: Message) -> None:
-        assert message.receiver is not None  # noqa: S101  None is claimed without one.
+        assert message.receiver is not None  # noqa: S101  A claim joins it.
         began = time.monotonic()
         answer = send(message, message.receiver, self._settings)
         took = round((time.monotonic() - began) * 1000, 1)

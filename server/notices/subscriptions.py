@@ -1,4 +1,4 @@
-"""Subscriptions: webhooks and mail addresses that a user adds, tests and ends."""
+"""Subscriptions: users add, test and end webhooks and mail addresses."""
 
 import secrets
 from collections.abc import Mapping
@@ -31,7 +31,6 @@ SHAPE = r"^[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+
 
 
 def _mail_address(address: str) -> str:
-    """Parse an address as mail programs do. Raises ValueError."""
     try:
         Address(addr_spec=address)
     except (ValueError, MessageError) as error:
@@ -43,7 +42,7 @@ MailAddress = Annotated[str, Field(max_length=254, pattern=SHAPE), AfterValidato
 
 
 class Wanted(Body):
-    """Filter of events: of one's own submissions, of a benchmark, or all (organisers only)."""
+    """The events to get: of your submissions, of a benchmark, or all (organisers only)."""
 
     kinds: list[Literal[KINDS]] = Field(  # type: ignore[valid-type]
         min_length=1, max_length=len(KINDS), description="Each once, in any order."
@@ -61,7 +60,7 @@ class Wanted(Body):
 
 
 class WebhookCreate(Wanted):
-    """Webhook to create: its URL and its events."""
+    """A webhook to create: its URL and its events."""
 
     model_config = example(
         url="https://hooks.example.org/finishline",
@@ -81,7 +80,7 @@ class WebhookChange(Body):
 
 
 class MailCreate(Wanted):
-    """Mail subscription to create: its address and its events."""
+    """A mail subscription to create: its address and its events."""
 
     address: MailAddress
 
@@ -101,13 +100,13 @@ class WebhookView(Schema):
 
 
 class WebhookCreated(WebhookView):
-    """A webhook whose secret was just made: the only time it is shown."""
+    """A webhook with a new secret, which is shown only once."""
 
     secret: str
 
 
 class WebhookList(Schema):
-    """One's own webhooks, newest first."""
+    """Your webhooks, newest first."""
 
     webhooks: list[WebhookView]
 
@@ -153,7 +152,7 @@ class DeliveryList(Schema):
 
 
 def delivery_view(message: Message) -> DeliveryView:
-    """View of a stored message."""
+    """Make the view of a stored message."""
     return DeliveryView.of(message, due_at=message.due_at if message.state == "waiting" else None)
 
 
@@ -163,7 +162,7 @@ ONE = CONSOLE + "/{webhook_id}"
 WebhookId = Annotated[str, Path(max_length=20)]
 DeliveryId = Annotated[int, Path(ge=1, le=2**31 - 1)]
 MOST_WEBHOOKS, MOST_ADDRESSES = 20, 5
-# Limits on unwanted mail to addresses that somebody else entered: to one mailbox, from one user.
+# Limits on unwanted mail to other people's addresses: to one mailbox, from one user.
 CONFIRMATIONS_PER_DAY, CONFIRMATIONS_BY_USER = 3, 10
 
 
@@ -184,7 +183,7 @@ def get_webhooks(session: Session, caller: Caller) -> WebhookList:
 
 
 def list_mails(session: Session, caller: Caller) -> list[Receiver]:
-    """List the caller's mail addresses that have not ended, newest first."""
+    """List the caller's live mail addresses, newest first."""
     return [each for each in _list_own(session, caller, "mail") if each.disabled_at is None]
 
 
@@ -228,10 +227,9 @@ def get_deliveries(
 def _make(
     session: Session, services: Services, caller: Caller, wanted: Wanted, **columns: Any
 ) -> Receiver:
-    """Write a receiver of the caller's.
+    """Add a receiver for the caller. Raises NotAllowedError or NotFoundError.
 
-    Its events include submissions under embargo that the caller may read, and go on after the
-    token has ended. Raises NotAllowedError, or NotFoundError for an unknown benchmark.
+    Its events include embargoed submissions of the caller, and go on after the token's end.
     """
     if wanted.scope == "all" and not caller.is_organiser:
         raise NotAllowedError("Only an organiser may subscribe to all events; name a benchmark.")
@@ -265,7 +263,7 @@ def _make(
 def create_webhook(
     session: Session, services: Services, caller: Caller, body: WebhookCreate
 ) -> WebhookCreated:
-    """Create a webhook. The secret that signs its messages is only in this response."""
+    """Create a webhook. The secret to sign its messages is only in this response."""
     if len(_list_own(session, caller, "webhook")) >= MOST_WEBHOOKS:
         raise ConflictError(f"You have {MOST_WEBHOOKS} webhooks; delete one first.")
     check_url(body.url, private_allowed=services.settings.webhook_private_addresses)
@@ -278,7 +276,7 @@ def create_webhook(
 def _record(
     session: Session, caller: Caller, action: str, hook: Receiver, *, is_new: bool = False
 ) -> None:
-    """Write a subscription to everything to the audit log. Others are private and left out."""
+    """Record a subscription to everything in the audit log. Others are private."""
     if hook.scope == "all":
         told = {"url": hook.address, "kinds": hook.kinds, "scope": hook.scope}
         before, after = (None, told) if is_new else (told, None)
@@ -311,7 +309,7 @@ def replace_secret(session: Session, caller: Caller, webhook_id: WebhookId) -> W
 def set_webhook(
     session: Session, caller: Caller, webhook_id: WebhookId, body: WebhookChange
 ) -> WebhookView:
-    """Enable a webhook that was disabled, or disable one: its waiting deliveries are dropped."""
+    """Enable a disabled webhook, or disable one: its waiting deliveries are dropped."""
     hook = find_webhook(session, caller, webhook_id)
     if body.enabled:
         hook.disabled_at = hook.disabled_because = hook.failing_since = None
@@ -405,10 +403,7 @@ def _subscribed_words(made: Receiver, body: MailCreate) -> str:
     role="submitter",
 )
 def subscribe(session: Session, services: Services, caller: Caller, body: MailCreate) -> Receiver:
-    """Create a mail subscription. Unless confirmed before, its address gets a mail to confirm it.
-
-    Raises ConflictError if this server sends no mail, or for too many addresses or mails.
-    """
+    """Create a mail subscription. A new address gets a mail to confirm it."""
     if services.settings.smtp_url is None:
         raise ConflictError("This server sends no mail; use a webhook for the same events.")
     mails = list_mails(session, caller)
@@ -439,7 +434,7 @@ def subscribe(session: Session, services: Services, caller: Caller, body: MailCr
     role="submitter",
 )
 def end_mail(session: Session, caller: Caller, mail_id: WebhookId) -> Receiver:
-    """Write no more to an address."""
+    """End a mail subscription."""
     for each in list_mails(session, caller):
         if each.id == mail_id:
             give_up(session, each, None)
