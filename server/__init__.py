@@ -2,7 +2,6 @@
 
 import gc
 
-# A start makes some hundred thousand objects that stay: to look for cycles among them, after every
-# 700 of them as Python does by default, would be a fifth of the start's time. A server looks more
-# often once it has started (see server.app).
+# A start makes some hundred thousand objects for good. Looking for cycles after every 700 of them,
+# Python's default, would take a fifth of the start. server.app lowers the limit after it.
 gc.set_threshold(300_000, 20, 10)

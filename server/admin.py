@@ -1,7 +1,4 @@
-"""Commands of an administrator on the server's own machine: `python -m server.admin COMMAND`.
-
-Each prints JSON.
-"""
+"""Commands on the server's machine, which print JSON: `python -m server.admin COMMAND`."""
 
 import json
 import os
@@ -27,7 +24,7 @@ from server.commands import administer
 from server.people.accounts import NewToken
 
 Known = Annotated[
-    bool, Option("--known", help="Its user's packages go to workers without a memory cgroup too.")
+    bool, Option("--known", help="Workers without a memory cgroup may train its user's code too.")
 ]
 app = typer.Typer(
     add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None, help=__doc__
@@ -35,13 +32,14 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run one command. Exits with 1 and a sentence if it fails. Its files are private."""
+    """Run one command. Exits with 1 and a sentence if it fails. Only this user may read files."""
     os.umask(0o077)
     try:
         app(prog_name="python -m server.admin")
     except DBAPIError as error:
         told = " ".join(str(error.orig).split())
-        _fail(f"The database {_database_name()} does not do it: {told}")
+        name = make_url(get_settings().database_url).render_as_string(hide_password=True)
+        _fail(f"The database {name} does not do it: {told}")
     except (RuntimeError, ServerError, OSError) as error:
         _fail(str(error))
 
@@ -67,7 +65,7 @@ def token(
     days: Annotated[float | None, Option(help="Days until it expires (default: never).")] = None,
     out: Annotated[
         Path | None,
-        Option(help="File for the token. One that is there stays if the database takes its token."),
+        Option(help="File for the token. A file with a valid token stays as it is."),
     ] = None,
 ) -> None:
     """Make an API token and print it, once."""
@@ -84,20 +82,16 @@ def token(
 
 @app.command()
 def confirm_worker(name: str, user: Annotated[str, Option(help="Owner of the worker.")]) -> None:
-    """Confirm a worker of the server's own: it counts as the organisers'."""
+    """Confirm a worker of this server, which then counts as the organisers'."""
     with _current_database() as database:
         administer.confirm(database, name, user)
 
 
 @app.command()
 def worker_account(names: Annotated[list[str], Argument(metavar="NAME...")]) -> None:
-    """Make a worker's own account at the broker, and print its FINISHLINE_BROKER_URL, once."""
+    """Make a worker's account at the broker, and print its FINISHLINE_BROKER_URL, once."""
     for address in administer.make_accounts(get_settings().broker_url, names):
         print(address)
-
-
-def _database_name() -> str:
-    return make_url(get_settings().database_url).render_as_string(hide_password=True)
 
 
 @contextmanager

@@ -1,8 +1,4 @@
-"""The API's description: groups in the order of a reader's tasks, with summaries and examples.
-
-Each field of an example has a value by its name, else by its form, so that it is short, of one
-story, and valid by its own schema.
-"""
+"""The API's description: groups by a reader's tasks, summaries, and examples of one story."""
 
 import re
 from collections.abc import Iterable
@@ -32,7 +28,7 @@ TAGS = [{"name": name, "description": words} for name, words in GROUPS.items()]
 
 
 def describe(routes: Iterable[BaseRoute]) -> None:
-    """Give each operation its function's name as id, and its docstring's sentence as summary."""
+    """Use each function's name as operation id, and its docstring's sentence as summary."""
     for route in routes:
         describe(getattr(getattr(route, "original_router", None), "routes", ()))
         if isinstance(route, APIRoute) and route.summary is None:
@@ -43,22 +39,19 @@ def describe(routes: Iterable[BaseRoute]) -> None:
 
 
 def named_by_nouns(described: dict[str, Any]) -> dict[str, Any]:
-    """The same with "Submission" for the schema `SubmissionView`: only code has rows beside it."""
-    names = "|".join(name for name in described["components"]["schemas"] if name.endswith("View"))
-    text = re.sub(rf'"(#/components/schemas/)?({names})"', _noun, orjson.dumps(described).decode())
-    found: dict[str, Any] = orjson.loads(text)
+    """Name the schema `SubmissionView` "Submission". Only code has to tell it from the row."""
+    views = (name for name in described["components"]["schemas"] if name.endswith("View"))
+    nouns = "|".join(name.removesuffix("View") for name in views)
+    quoted = rf'"((?:#/components/schemas/)?(?:{nouns}))View"'
+    found: dict[str, Any] = orjson.loads(re.sub(quoted, r'"\1"', orjson.dumps(described).decode()))
     return found
-
-
-def _noun(quoted: re.Match[str]) -> str:
-    return f'"{quoted[1] or ""}{quoted[2].removesuffix("View")}"'
 
 
 Schema = dict[str, Any]
 Schemas = dict[str, Schema]
 SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
-# Values of one story: ada's claim on digits, replayed by the worker gpu-7. By names of fields, or
-# by "Schema.field". A value of another type than the field's is passed over.
+# Values of one story, ada's log submission on digits and its replay by the worker gpu-7, by field
+# or by "Schema.field". A field takes a value of its type.
 STORY: dict[str, tuple[Any, ...]] = {
     "about": ("Classify the digits of 1,797 small pictures.",),
     "accelerator": ("NVIDIA H100 80GB HBM3",),
@@ -154,9 +147,9 @@ STORY: dict[str, tuple[Any, ...]] = {
     "SystemView.name": ("one H100",),
 }
 VALUES = {name: values for names, values in STORY.items() for name in names.split()}
-# Moments that have come in the story. Any other that may be null is.
+# Moments that have passed in the story. Others are null where they may be.
 COME = ("ended_at", "last_seen_at", "last_used_at", "measured_at", "started_at", "submitted_at")
-# By the end of a name, where the name itself has none.
+# Values by the end of a field's name, after the values by its whole name.
 ENDS: dict[str, tuple[Any, ...]] = {
     "sha256": (SHA256,),
     "url": ("https://example.org/finishline",),
@@ -181,14 +174,14 @@ TYPES: dict[str, Any] = {"string": str, "integer": int, "number": (int, float), 
 
 
 def add_examples(schemas: Schemas) -> None:
-    """Give each schema of a description an example, unless it states its own."""
+    """Give each schema an example, unless it states one."""
     for title, schema in schemas.items():
         if not schema.get("examples"):
             schema["examples"] = [_example(schema, title, "", schemas)]
 
 
 def _example(schema: Schema, title: str, name: str, schemas: Schemas) -> Any:
-    """Example of a field of the schema called `title`, or of that schema itself."""
+    """Make an example of a field of the schema called `title`, or of the schema itself."""
     if "$ref" in schema:
         title = schema["$ref"].rpartition("/")[2]
         own = schemas[title].get("examples")
@@ -206,7 +199,7 @@ def _example(schema: Schema, title: str, name: str, schemas: Schemas) -> Any:
 
 
 def _choice(choices: list[Schema], title: str, name: str) -> Schema | None:
-    """The first choice that the story has a value of. Else None where that is a choice."""
+    """Choose the first type with a value in the story, else null if allowed, else any type."""
     told = [each for each in choices if _is_told(each, title, name)]
     may_be_null = any(each.get("type") == "null" for each in choices)
     if told or not may_be_null:
@@ -222,7 +215,7 @@ def _is_told(schema: Schema, title: str, name: str) -> bool:
 
 
 def _table(schema: Schema, title: str, schemas: Schemas) -> dict[str, Any]:
-    """Every field that is required, and of the others those that are one value."""
+    """Fill every required field, and each optional field of one value."""
     required = schema.get("required", ())
     return {
         name: _example(field, title, name, schemas)
@@ -232,7 +225,6 @@ def _table(schema: Schema, title: str, schemas: Schemas) -> dict[str, Any]:
 
 
 def _fitting(schema: Schema, title: str, name: str, kind: str) -> list[Any]:
-    """Values of the story that a field may have."""
     own = VALUES.get(f"{title}.{name}") or VALUES.get(name, ())
     known = [*own, *ENDS.get(name.rpartition("_")[2], ())]
     return [

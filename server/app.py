@@ -1,4 +1,4 @@
-"""The application: services, routes, error answers, what stands in front of it, start and stop."""
+"""The application: services, routes, error answers, middleware, start and stop."""
 
 import gc
 import os
@@ -75,7 +75,7 @@ from server.verifications.dispatch import Dispatcher, PollDesk
 from server.verifications.settle import BoardSettler
 
 API = "/api/v1"
-# A request is matched with the routes in this order: the most frequent and heaviest come first.
+# Requests are matched with routes in this order: the most frequent and heaviest come first.
 FEATURES = (
     workers,
     attempts,
@@ -107,26 +107,22 @@ FEATURES = (
     notices,
 )
 STALE_UPLOAD_SECONDS = 3600.0
-# A lock held for longer is a mistake: requests are then refused, and none waits forever.
+# Requests waiting longer for a lock are refused, so a stuck lock blocks only for a while.
 LOCK_SECONDS = 10.0
 DESCRIPTION = (
     "Submit training runs, replay them on a worker, and rank measured times. "
     "Reads are public; writing takes a token: `Authorization: Bearer fl_...`. "
     "Errors are problem+json and name file, line and field."
 )
-# Bytes that are compressed already, and streams of events, of which each is read as it comes.
+# Compressed bytes, and event streams, whose readers get each event as it comes.
 NOT_TEXT = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/octet-stream")
 
 
 class FinishlineApp(FastAPI):
-    """FastAPI behind the cache of boards, with all its middlewares observed.
-
-    A response from the cache is counted and leaves no line in the log. `state.services` is set
-    before the first request.
-    """
+    """FastAPI behind the cache of boards. Set `state.services` before the first request."""
 
     def openapi(self) -> dict[str, Any]:
-        """The description of the API, with an example of each schema."""
+        """Describe the API, with an example of each schema."""
         if self.openapi_schema is None:
             described = super().openapi()
             add_examples(described["components"]["schemas"])
@@ -134,21 +130,18 @@ class FinishlineApp(FastAPI):
         return self.openapi_schema
 
     def build_middleware_stack(self) -> ASGIApp:
-        """The whole application, observed, behind the cache where everybody reads."""
+        """Observe the application, and put it behind the cache if everybody may read."""
         services: Services = self.state.services
         metrics = services.of(RequestMetrics)
         private = services.settings.reads == "members"
         app = observed(super().build_middleware_stack(), metrics, private=private)
         if private:
-            return app  # The cache looks at no token.
+            return app  # The cache checks no token.
         return BoardCache(app, services.of(VersionReader), metrics)
 
 
 def observed(app: ASGIApp, metrics: RequestMetrics, *, private: bool = False) -> ASGIApp:
-    """An application with an id for each request, which is counted, timed and logged.
-
-    A proxy or a client may give the id.
-    """
+    """Count, time and log each request. Its id comes from a proxy or a client, or is drawn."""
     instrumented = PrometheusInstrumentatorMiddleware(
         app,
         should_group_status_codes=False,
@@ -165,10 +158,10 @@ def observed(app: ASGIApp, metrics: RequestMetrics, *, private: bool = False) ->
 def create_app(
     settings: Settings, *, dispatch: bool = True, database: Database | None = None
 ) -> FastAPI:
-    """The application for these settings. Without `dispatch` it starts no thread of its own.
+    """Make the application for these settings. Only with `dispatch` it starts threads.
 
-    `database` is an open database at the address of the settings. The application closes it when
-    it stops. Raises RuntimeError if the database is not migrated, or another process serves it.
+    It closes `database`, an open database at the settings' address, when it stops. Raises
+    RuntimeError if the database is not migrated, or another process serves it.
     """
     connect_rooms()
     database = database or Database(settings.database_url, lock_seconds=LOCK_SECONDS)
@@ -243,14 +236,9 @@ def create_app(
 
 @cache
 def _all_routes() -> list[BaseRoute]:
-    """The routes of every application of this process.
-
-    FastAPI analyses a route of a router that is included when a request first comes as far, which
-    for all of them takes 0.15 s: shared, that is done once, however many applications there are.
-    """
+    """Share the routes of all applications in this process: analysing them takes 0.15 s."""
     router = APIRouter(responses=ERROR_ANSWERS)
-    # First, because they are requested most often: a health check does not wait until other routes
-    # are analysed.
+    # First, because analysing the other routes would delay a health check.
     router.include_router(health.router)
     router.include_router(metrics_page.router)
     describe(health.router.routes)
@@ -263,29 +251,24 @@ def _all_routes() -> list[BaseRoute]:
 
 
 def __getattr__(name: str) -> FastAPI:
-    """`server.app:app`, made when a server asks for it, so that importing needs no database.
-
-    A server that cannot start says why in a sentence and exits with 1.
-    """
+    """Make `server.app:app` on demand, so that importing needs no database. May exit with 1."""
     if name != "app":
         raise AttributeError(name)
     try:
         settings = get_settings()
         configure_logging(settings)
-        os.umask(0o077)  # Logs, and a key to sign with, are for this user alone.
+        os.umask(0o077)  # Only this user may read logs and the signing key.
         app = globals()["app"] = create_app(settings)  # uvicorn asks twice.
     except RuntimeError as error:
         raise SystemExit(f"The server did not start: {error}") from None
-    # Objects of a server's start live as long as the process. With them left out of garbage
-    # collections, ranking a board of 5,000 submissions takes half the time, because it makes so
-    # many objects that several collections run. The start's garbage is half a MiB, and collecting
-    # it would take a tenth of the start.
+    # Leave the start's objects out of garbage collections: ranking a board of 5,000 submissions
+    # then takes half the time, because it makes so many objects that several collections run. The
+    # start's garbage is half a MiB, and collecting it would take a tenth of the start.
     gc.freeze()
-    # Rows and the objects read with them refer to each other, so only the cycle collector frees
-    # them. Until 50,000 objects wait they are 16 MiB, and under load never the same ones;
-    # collecting after each 10,000 costs no more, and the older generations too are collected soon.
+    # Rows refer to the objects read with them and back, so only the cycle collector frees them.
+    # 50,000 waiting objects would be 16 MiB. Collecting after each 10,000 costs no more.
     gc.set_threshold(10_000, 5, 5)
-    # A read changes threads a dozen times. At Python's 5 ms it waits for each beside a thread that
-    # computes, such as one that checks code. A tenth costs that thread 2 %.
+    # A read changes threads a dozen times, and each time may wait for a thread that computes: 5 ms
+    # by Python's default. A tenth of it costs the computing thread 2 %.
     sys.setswitchinterval(0.0005)
     return app

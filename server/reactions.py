@@ -27,7 +27,7 @@ from server.verifications.requests import end_withdrawn, measure_original, verif
 
 
 def connect_rooms() -> None:
-    """Connect the rooms of the server. To connect them again changes nothing."""
+    """Connect the rooms of the server. Connecting them again changes nothing."""
     connect(
         {
             SubmissionAccepted: [announce],
