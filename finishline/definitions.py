@@ -15,10 +15,7 @@ FETCHED = Path("benchmarks")
 
 
 def folders_of(given: Path | None) -> list[Path]:
-    """Return the given folder, else the shipped one and `benchmarks` here if it has definitions.
-
-    In a checkout the two are one.
-    """
+    """Return the given folder, else the shipped one, and `benchmarks` here with definitions."""
     if given is not None:
         return [given]
     folders = [SHIPPED] if SHIPPED.is_dir() else []
@@ -32,10 +29,7 @@ def known_ids(folders: list[Path]) -> list[str]:
 
 
 def find_definition(benchmark_id: str, given: Path | None, server: Server) -> Benchmark:
-    """Find a benchmark on this machine, else on the server.
-
-    Raises BenchmarkError with near names, or with the fault of the definition.
-    """
+    """Find a benchmark here, else on the server. Raises BenchmarkError with near names."""
     folders = folders_of(given)
     for folder in reversed(folders):
         if benchmark_id in known_ids([folder]):

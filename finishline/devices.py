@@ -168,10 +168,7 @@ def accelerators_of(device: str | None, found: Sequence[Accelerator]) -> Sequenc
 
 
 def choose_device(name: str | None, found: Devices | None = None) -> str:
-    """Choose one device: the first accelerator unless another is named, else cpu.
-
-    Raises RuleError for an absent device.
-    """
+    """Choose the first accelerator or the named device, else cpu. Raises RuleError."""
     if name == "cpu":
         return name
     found = find_devices() if found is None else found

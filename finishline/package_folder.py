@@ -56,7 +56,6 @@ def _held(folder: str) -> Iterator[None]:
 
 
 def _remove_left() -> None:
-    """Remove folders of this user without a holder."""
     if fcntl is None:
         return
     for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):

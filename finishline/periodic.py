@@ -99,7 +99,6 @@ class PeriodicThread:
                 return
 
     def _attempt(self) -> float | None:
-        """Call the step, and return the seconds until the next one."""
         try:
             asked = self._step()
         except Exception as error:

@@ -30,10 +30,9 @@ LARGEST_REFS = 4 * 1024 * 1024
 
 
 def commit_of(folder: Path) -> str | None:
-    """Return the commit of a checkout, None if its files name no commit.
+    """Return the commit of a checkout around a folder, None if its files name no commit.
 
-    Looks at the folder and its parents. Runs no program on another user's folder. A checkout may
-    hold other files than its commit, and its importer answers for them.
+    It runs no program on another user's folder, so changed files go unnoticed.
     """
     place = folder.resolve()
     git = next(

@@ -1,7 +1,4 @@
-"""Keep the servers you logged in to, with their tokens.
-
-They are in $XDG_CONFIG_HOME/finishline/profiles.json, which only the user can read.
-"""
+"""Keep logins and tokens in $XDG_CONFIG_HOME/finishline/profiles.json, for the user only."""
 
 import json
 import os
@@ -40,10 +37,7 @@ def profiles_file() -> Path:
 
 
 def chosen_profile() -> Profile | None:
-    """Return the profile of FINISHLINE_PROFILE, else the first login's. None without a login.
-
-    Raises ProfileError for an unknown name.
-    """
+    """Return FINISHLINE_PROFILE's profile, else the first login's, if any. Raises ProfileError."""
     kept = _read()
     name = os.environ.get("FINISHLINE_PROFILE") or kept["default"]
     if name is None:
@@ -76,10 +70,7 @@ def chosen_server(url: str | None = None, token: str | None = None) -> Server:
 
 
 def keep_profile(name: str, *, url: str, token: str) -> Path:
-    """Keep a login under a name, and return the file. The first login is the default.
-
-    Raises ProfileError.
-    """
+    """Keep a login, the first one as the default. Returns the file. Raises ProfileError."""
     kept = _read()
     kept["profiles"][name] = {"url": url.rstrip("/"), "token": token}
     kept["default"] = kept["default"] or name

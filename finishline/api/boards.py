@@ -199,7 +199,6 @@ COLUMNS = {
 
 
 def _fields() -> Iterator[tuple[tuple[str, ...], str, FieldInfo]]:
-    """Yield the path, the column and the field of each field of a row."""
     for name, field in BoardRow.model_fields.items():
         of_group = GROUPS[name].model_fields.items() if name in GROUPS else ()
         for part, inner in of_group:

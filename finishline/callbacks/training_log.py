@@ -12,10 +12,7 @@ if TYPE_CHECKING:
 
 
 class TrainingLog:
-    """A run with the metric `quality` of a framework, times `scale`.
-
-    An open log ends as aborted when the program does.
-    """
+    """A run with the metric `quality` times `scale`. An open log ends as aborted at the exit."""
 
     def __init__(
         self, make: Callable[[], "Recorder"], *, quality: str, scale: float, stop_at_target: bool

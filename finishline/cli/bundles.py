@@ -203,10 +203,7 @@ def _key(text: str) -> bytes:
 
 
 def check_export(folder: Path, keys: Sequence[bytes]) -> Checked:
-    """Check an export with the keys to trust: signature, signer, and its exact files.
-
-    Raises CliError for an unreadable path or other content.
-    """
+    """Check an export: signature, signer, and its exact files. Raises CliError for any other."""
     try:
         document = read_json((folder / MANIFEST).read_bytes(), file=MANIFEST)
         if document.get("format") != EXPORT_FORMAT:

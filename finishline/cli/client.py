@@ -31,10 +31,9 @@ VERSION_HEADER = "Finishline-Version"
 
 
 class ServerClient(Transport):
-    """A connection to one server.
+    """A connection to one server, by default with the login's token for this address.
 
-    Without a token it takes the login's to this address. It waits only where the server asks for
-    it, for a minute at most. An answer that the code inside `with` can't use is a CliError, too.
+    It waits a minute at most, where the server asks. An unusable answer in `with` is a CliError.
     """
 
     _has_answered = False
@@ -65,7 +64,6 @@ class ServerClient(Transport):
             ) from wrong
 
     def _require_success(self, answer: httpx2.Response) -> None:
-        """Raise the error of a response, or say that another program sent it."""
         is_ours = VERSION_HEADER in answer.headers
         # A proxy answers for a server that is down.
         if not is_ours and answer.status_code < HTTPStatus.INTERNAL_SERVER_ERROR:

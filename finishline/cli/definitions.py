@@ -24,10 +24,7 @@ LARGEST_DEFINITION_BYTES = 16 * 1024 * 1024
 
 
 def read_benchmarks(given: Path | None, *, wanted: str | None = None) -> dict[str, Benchmark]:
-    """Read the definitions of the folders and of published archives. Raises CliError.
-
-    The archives' 107 definitions are left out where the folders define `wanted`.
-    """
+    """Read the definitions of the folders, and of archives unless the folders have `wanted`."""
     found: dict[str, Benchmark] = {}
     try:
         for folder in folders_of(given):
@@ -101,10 +98,7 @@ def with_server_definitions(
     *,
     only: str | None = None,
 ) -> dict[str, Benchmark]:
-    """Add the definitions that only the server has, or just one. Raises CliError.
-
-    The rules report a benchmark that the server lacks too, and list the known ones.
-    """
+    """Add the server's definitions, or `only` one. The rules report an unknown one."""
     if url is None or only in benchmarks:
         return benchmarks
     from finishline.cli.client import ServerClient  # Loads the HTTP library.

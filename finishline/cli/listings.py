@@ -239,25 +239,21 @@ def _goals(target: View | None) -> str:
 
 
 def _runs(entry: View) -> str:
-    """Return the measured runs of an entry, else how many of its started runs reached."""
     if entry.get("measured_runs"):
         return f"{entry['measured_runs']} measured"
     return f"{entry.get('runs_reached', 0)}/{entry.get('runs_started', 0)}"
 
 
 def _name(name: object) -> Text:
-    """Return a name that is cut where its column is narrow."""
     return Text(or_dash(name), no_wrap=True, overflow="ellipsis")
 
 
 def _run(run: View | None) -> str:
-    """Return a run's seconds, else how it ended."""
     seconds = (run or {}).get("seconds")
     return or_dash((run or {}).get("ending")) if seconds is None else seconds_text(seconds)
 
 
 def _scored_time(record: View) -> str:
-    """Return the time of a scored training, or the latency of an inference."""
     if record.get("latency_ms") is not None:
         return number_text(record["latency_ms"], digits=3, unit=" ms")
     return seconds_text(record.get("tta_seconds", record.get("olympic_mean_seconds")))

@@ -90,10 +90,9 @@ def broken(folder: Path, problems: list[RuleError], what: str = "benchmark") -> 
 
 
 def find_tasks(given: Path | None, code: Path | None = None) -> dict[str, Path]:
-    """Find definitions of benchmarks with a task, by id.
+    """Find definitions with a task by id: NAME.toml next to NAME/, or NAME/benchmark.toml.
 
-    Looks in the folders and here, for NAME.toml next to NAME/ or for NAME/benchmark.toml. Also
-    finds the benchmark whose reference is this code.
+    Looks in the folders, here, and at the benchmark whose reference is this code.
     """
     found: dict[str, Path] = {}
     for folder in [Path(), *folders_of(given)]:
@@ -118,10 +117,7 @@ def _id_of(path: Path) -> str:
 
 
 def read_task(path: Path) -> tuple[Benchmark, dict[str, bytes]]:
-    """Read a definition with a task, and its files as a sandbox needs them.
-
-    Raises CliError, also for a file that differs from the pinned one.
-    """
+    """Read a definition with a task, and its pinned files for a sandbox. Raises CliError."""
     own = path.name == FILE
     try:
         content = path.read_bytes()
@@ -150,10 +146,7 @@ def laid_out(name: str, content: bytes, files: Mapping[str, bytes]) -> dict[str,
 
 @contextmanager
 def definition_file(name: str, files: Mapping[str, bytes]) -> Iterator[Path]:
-    """Write these files to a temporary folder for the sandbox's user.
-
-    Yields the definition's path.
-    """
+    """Write a definition's files to a temporary folder for the sandbox's user."""
     with package_folder(files) as folder:
         yield folder / f"{name}.toml"
 
@@ -163,10 +156,7 @@ def _unreadable(error: OSError) -> CliError:
 
 
 def write_template(package: str, folder: Path, change: Callable[[str], str]) -> list[str]:
-    """Write the example files of a package into a new or empty folder. Returns their names.
-
-    Their environment is the one installed here. Raises CliError.
-    """
+    """Write a package's examples, for the environment here. Returns names. Raises CliError."""
     try:
         environment = f"numpy-{'.'.join(version('numpy').split('.')[:2])}"
     except PackageNotFoundError:

@@ -42,8 +42,7 @@ def spawn(
 ) -> "subprocess.Popen[bytes]":
     """Start a process in a new session, with an empty standard input.
 
-    On Linux it gets `death_signal` when the thread that started it ends, however it ends. So start
-    it from the main thread.
+    On Linux the end of the starting thread sends `death_signal`. So use the main thread.
     """
     return subprocess.Popen(
         list(command),
@@ -85,10 +84,10 @@ def end(process: "subprocess.Popen[bytes]", *, limit_seconds: float = 5.0) -> No
 
 
 def child_events(command: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield the events of a child process, which writes each as a line with a JSON object.
+    """Yield the events of a child process: lines with a JSON object. Others are skipped.
 
-    The last is of kind `exit`, with the `code` and the last line that the child `said` on standard
-    error. Other lines are skipped. The child ends when the caller stops iterating.
+    The last is `exit`, with `code` and the last line `said` on standard error. The child ends when
+    the caller stops iterating.
     """
     said = ""
     with tempfile.TemporaryFile() as errors:
@@ -200,10 +199,9 @@ def require_training_packages(command: str) -> None:
 
 
 def train_reference(training: Training) -> Iterator[dict[str, Any]]:
-    """Yield the events of the training while it runs. It writes to `training.out`.
+    """Yield the events of a training into `training.out`. It ends when the caller stops.
 
-    Raises CliError with the last line of a failed training. The training ends when the caller stops
-    iterating.
+    Raises CliError with the last line of a failed training.
     """
     for event in child_events(training.command()):
         if "kind" in event and "run" in event:

@@ -40,10 +40,7 @@ def find_in(path: Path) -> Found:
 
 
 def open_archive(path: Path) -> Archive:
-    """List the files at a path. Raises CliError if it is absent.
-
-    Compressed files are skipped and listed on stderr.
-    """
+    """List the files at a path, and report compressed ones on stderr. Raises CliError."""
     try:
         root = path.resolve(strict=True)
         is_file = not root.is_dir()
@@ -64,10 +61,7 @@ def open_archive(path: Path) -> Archive:
 
 
 def _walk(root: Path, compressed: list[str]) -> Iterator[ArchiveFile]:
-    """Yield every file with a known suffix below a folder, in order. Links are never followed.
-
-    Compressed files go to `compressed` instead.
-    """
+    """Yield files with a known suffix in order, never through links. Adds to `compressed`."""
     for folder, folders, names in os.walk(root):
         place = Path(folder).parts
         below = place[len(root.parts) :]
@@ -242,7 +236,6 @@ def problem_text(problem: Mapping[str, Any]) -> str:
 
 
 def _flat(record: Record) -> Record:
-    """Flatten a record to a row of the CSV, or of a table for people."""
     problems = record["problems"]
     rcp = record.get("rcp") or {}
     return record | {

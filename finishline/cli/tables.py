@@ -26,10 +26,7 @@ def or_dash(value: object) -> str:
 
 
 def quality_text(quality: float | None, unit: str, *, target: float | None = None) -> str:
-    """Format a quality in the unit of its benchmark: 97.50 %, 0.7500.
-
-    With a target it has enough digits to tell the two apart: 97.496 % of 97.5 %.
-    """
+    """Format a quality: 97.50 %, 0.7500, or with the digits to differ from a target: 97.496 %."""
     if quality is None:
         return ABSENT
     digits = 2 if unit == "percent" else 4
@@ -121,8 +118,7 @@ WIDE = (
 class FittingTable:
     """A table without lines that leaves columns out until the others fit.
 
-    Columns that may wrap shrink first, down to READABLE characters. Then the columns of `spare` are
-    left out, the first one first.
+    First columns shrink to READABLE characters. Then those of `spare` go, the first one first.
     """
 
     columns: Sequence[Column]
@@ -133,7 +129,6 @@ class FittingTable:
         self.rows.append(cells)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw the columns that fit, then a line that names the others."""
         places, left_out = list(range(len(self.columns))), list[str]()
         for name in self.spare:
             if sum(map(self._least_width, places)) + GAP * (len(places) - 1) <= options.max_width:
@@ -157,10 +152,7 @@ class FittingTable:
 
 
 def make_table(*columns: str, right: Sequence[str] = (), spare: Sequence[str] = ()) -> FittingTable:
-    """Make an empty table in our style. The columns of `right` are figures.
-
-    A narrow terminal leaves out the columns of `spare`, the first one first.
-    """
+    """Make an empty table in our style. `right` are figures, `spare` is left out if narrow."""
     made = [
         Column(
             name,

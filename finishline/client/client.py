@@ -121,10 +121,7 @@ class Client:
     def submissions(
         self, *, benchmark: str | None = None, package: str | None = None, page_size: int = 100
     ) -> Iterator[SubmissionView]:
-        """Yield every submission, newest first, page by page.
-
-        `package` selects code submissions by the first digits of their SHA-256.
-        """
+        """Yield every submission, newest first. `package` is a prefix of a code's SHA-256."""
         query = {"benchmark": benchmark, "package": package, "limit": page_size}
         for page in self._pages(SubmissionList, "/submissions", query):
             yield from page.submissions
@@ -188,10 +185,7 @@ class Client:
         return read_view(VerificationView, self._transport.post(path))
 
     def watch(self, verification_id: str) -> Iterator[ServerEvent]:
-        """Yield the events of a verification, up to and with the event `end`.
-
-        A broken connection is opened again from the last event seen.
-        """
+        """Yield the events of a verification up to `end`, and reconnect after the last one seen."""
         path = f"/verifications/{segment(verification_id)}/events"
 
         return follow_events(partial(self._transport.stream, path), end="end", pause=self._pause)
@@ -241,10 +235,7 @@ def _path(submission: SubmissionView | str) -> str:
 
 
 def read_view(kind: type[Model], document: object) -> Model:
-    """Read a document as a value of this kind, with fields of a newer server.
-
-    Raises Unavailable if it is invalid.
-    """
+    """Read a document as a value of this kind, also from a newer server. Raises Unavailable."""
     try:
         return kind.model_validate(document, extra="allow")
     except ValidationError as error:

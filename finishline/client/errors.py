@@ -143,10 +143,7 @@ def _problem(item: dict[str, Any]) -> Problem:
 
 
 def _retry_after_seconds(header: str | None) -> float | None:
-    """Read a Retry-After: seconds, or a date. None for any other text.
-
-    Source: RFC 9110, section 10.2.3.
-    """
+    """Read a Retry-After as seconds or a date, else None. Source: RFC 9110, section 10.2.3."""
     if header is None:
         return None
     if header.strip().isdecimal():

@@ -44,10 +44,9 @@ def content_of(content: Content) -> bytes:
 
 
 def find_submission_files(path: Path) -> Upload:
-    """Find the files of a submission: its JSON, or a folder with a submission.json.
+    """Find the JSON of a submission at a path or in a folder, and its run logs next to it.
 
-    The JSON lists its run logs, which are next to it. A JSON without a list is a DAWNBench entry,
-    and its log is the TSV of the same name. Raises Refused if a file is missing.
+    A JSON without a list of runs is a DAWNBench entry with a TSV of its name. Raises Refused.
     """
     claim = path / CLAIM_NAME if path.is_dir() else path
     if not claim.is_file():
@@ -95,10 +94,7 @@ def upload_of(source: Source, logs: Logs | None) -> Upload:
 
 
 def idempotency_key(upload: Upload, **form: str | None) -> str:
-    """Hash the names and contents of the files and the form's other fields with SHA-256.
-
-    The same files sent twice are one submission.
-    """
+    """Hash files, names and form with SHA-256: the same files sent twice are one submission."""
     whole = hashlib.sha256()
     for name, content in ((upload.claim_name, upload.claim), *upload.logs.items()):
         whole.update(f"{name}\0".encode())
@@ -115,10 +111,7 @@ def send_logs(
     form: Mapping[str, str | None] = MappingProxyType({}),
     dry_run: bool = False,
 ) -> tuple[Any, bool]:
-    """Send logs. Returns the submission, and whether it was sent before.
-
-    `form` names the benchmark and the division of a DAWNBench entry.
-    """
+    """Send logs, of DAWNBench with a `form`. Returns the submission, and whether it was known."""
     claim = (upload.claim_name, content_of(upload.claim), "application/json")
     logs = upload.logs.items()
     return transport.post_form(
@@ -159,10 +152,7 @@ def send_code(
     hardware_class: str | None = None,
     dry_run: bool = False,
 ) -> tuple[Any, bool]:
-    """Send code. Returns the submission, and whether it was sent before.
-
-    The same files for the same hardware class are one submission.
-    """
+    """Send code. Returns its submission, and whether the files were sent for this class before."""
     sha256 = sha256_of(package_index(files))
     return transport.post_form(
         "/submissions" + ("?dry_run=true" if dry_run else ""),
@@ -175,10 +165,7 @@ def send_code(
 def read_folder(
     folder: Path, *, most_files: int = MOST_FILES, most_bytes: int = LARGEST_PACKAGE_BYTES
 ) -> tuple[dict[str, bytes], list[RuleError]]:
-    """Read the files below a folder by relative name, and the problems of unreadable files.
-
-    Links are skipped. Raises OSError if the folder itself cannot be read.
-    """
+    """Read files by relative name. Reports links and unreadable files. Raises OSError."""
     files: dict[str, bytes] = {}
     problems: list[RuleError] = []
     for name, path in _walk(folder, folder):
@@ -209,7 +196,6 @@ def _walk(folder: Path, root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _named_logs(logs: Logs) -> dict[str, Content]:
-    """Name run logs as they are sent: paths lose their folders. Raises Refused."""
     if isinstance(logs, str | bytes | PathLike):
         expected = "a list of paths, or a table of names and contents"
         raise _not_sent("logs", "one path", expected)
@@ -229,7 +215,6 @@ def _named_logs(logs: Logs) -> dict[str, Content]:
 
 
 def _listed_runs(claim: Path) -> list[str] | None:
-    """Return the run logs that a JSON lists. None for a DAWNBench entry."""
     try:
         content = claim.read_bytes()
         refuse_utf16(content, file=str(claim))

@@ -38,10 +38,9 @@ class ServerEvent:
 
 
 def split_lines(chunks: Iterable[bytes]) -> Iterator[str]:
-    """Yield lines that end in CR LF, LF or CR.
+    """Yield whole lines that end in CR LF, LF or CR.
 
-    str.splitlines would also split at U+2028, which JSON may hold unescaped. A last line without an
-    end is left out, as the standard asks.
+    str.splitlines would also split at U+2028, which JSON may hold unescaped.
     """
     rest = b""
     for chunk in chunks:
@@ -83,10 +82,9 @@ def follow_events(
     max_failures: int = MAX_FAILURES,
     pause: Callable[[float], None] = time.sleep,
 ) -> Iterator[ServerEvent]:
-    """Yield every event up to the event named `end`, across broken connections.
+    """Yield every event up to the event named `end`, reconnecting after the last one seen.
 
-    A broken connection is opened again from the last event seen. Raises Unavailable after
-    `max_failures` empty connections in a row, or at once when the server refuses.
+    Raises Unavailable at a refusal, or after `max_failures` empty connections in a row.
     """
     last_event_id: str | None = None
     failures = 0

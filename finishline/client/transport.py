@@ -54,10 +54,7 @@ class Retries:
     only_told: bool = False
 
     def attempt(self, request: Callable[[], Answer]) -> Answer:
-        """Call `request`, retrying after temporary failures. Raises the last one.
-
-        Gives up if the server asks for a pause of more than a minute.
-        """
+        """Call `request`, with retries after pauses of at most a minute. Raises the last error."""
         for number in range(self.count):
             try:
                 return request()
@@ -77,7 +74,6 @@ NEVER = Retries(count=0)
 
 
 def _pause_seconds(error: FinishlineError, number: int, *, only_told: bool) -> float | None:
-    """Return the seconds until the next try, None to give up."""
     if not is_temporary(error):
         return None
     if error.retry_after_seconds is not None:
@@ -100,8 +96,8 @@ def is_temporary(error: FinishlineError, statuses: Container[int] = TEMPORARY) -
 class Transport:
     """Connections to one server. Raises FinishlineError, and ValueError for an invalid address.
 
-    Retries requests that are safe to repeat: a read, a deletion, and a form under an idempotency
-    key. Others are retried only if the server refused them and says when to come again.
+    Retries reads, deletions, and forms under an idempotency key. It retries other requests only if
+    the server refused them and says when to come again.
     """
 
     def __init__(
@@ -164,10 +160,7 @@ class Transport:
         fields: Mapping[str, str],
         key: str | None,
     ) -> tuple[Any, bool]:
-        """Send a multipart form. Returns the answer's JSON, and whether it was answered before.
-
-        Under an idempotency key it is tried again.
-        """
+        """Send a form, also twice under a `key`. Returns the JSON, and whether it was a repeat."""
         headers = {} if key is None else {"Idempotency-Key": key}
         request: dict[str, Any] = {"files": list(files), "data": dict(fields), "headers": headers}
 

@@ -42,10 +42,7 @@ class Submission:
 
 
 def create_log(folder: Path, submission: Submission) -> BinaryIO:
-    """Create the next log of a folder for this submission.
-
-    Raises ClaimError if the folder has a submission of another benchmark, division or settings.
-    """
+    """Create the next log. Raises ClaimError for another benchmark, division or settings."""
     _read_claim(folder, submission)
     return next_log(folder)
 
@@ -60,10 +57,7 @@ def next_log(folder: Path) -> BinaryIO:
 
 
 def renew_submission(folder: Path, submission: Submission) -> Path:
-    """Write the submission.json of all logs in a folder. Fields that a person added stay.
-
-    Logs without a started clock are left out.
-    """
+    """Write the submission.json of a folder's started logs. Fields that a person added stay."""
     kept = _read_claim(folder, submission)
     seeds = {
         path.name: seed
@@ -108,7 +102,6 @@ def _seed_in(path: Path, benchmark: Benchmark) -> int | bool | None:
 
 
 def _read_claim(folder: Path, submission: Submission) -> dict[str, Any]:
-    """Read the submission.json of a folder, {} if it is absent. Raises ClaimError."""
     path = folder / CLAIM_NAME
     if not path.is_file():
         return {}

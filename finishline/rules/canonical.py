@@ -19,10 +19,9 @@ DEEPEST = 100
 
 
 def canonical(value: Any) -> bytes:
-    """Return the RFC 8785 form of a value.
+    """Return the RFC 8785 form of a value. Raises RuleError on values without one.
 
-    Raises RuleError on values without such a form: NaN, infinity, a whole number beyond 2^53 - 1, a
-    lone surrogate, deep nesting.
+    For example NaN, a whole number beyond 2^53 - 1, a lone surrogate, deep nesting.
     """
     try:
         return rfc8785.dumps(_checked(value, DEEPEST))
@@ -48,10 +47,9 @@ def sha256_of(value: Any) -> str:
 
 
 def read_json(content: bytes, *, file: str) -> dict[str, Any]:
-    """Read a JSON object that every reader understands alike.
+    """Read a JSON object that every reader understands alike. Raises RuleError for others.
 
-    Refuses a repeated name, NaN, infinity, a whole number beyond a double's exactness, and bytes
-    outside UTF-8. Raises RuleError naming the file.
+    For example a repeated name, NaN, an inexact whole number, bytes outside UTF-8.
     """
     try:
         value = json.loads(

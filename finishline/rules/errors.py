@@ -6,11 +6,9 @@ LONGEST_TEXT = 2_000
 
 
 class RuleError(ValueError):
-    """A rule cannot accept this input.
+    """A rule cannot accept this input: its place and the `expected` value, for any display.
 
-    Carries the place (`file`, 1-based `line`, dotted `field`) and the `expected` value, each None
-    where it does not apply, so a terminal, a page and an API answer can all show the same. `code`
-    is a word for programs, for example "bad_json", if a program needs one.
+    Of `file`, 1-based `line` and dotted `field` some may be None. `code` is for programs.
     """
 
     def __init__(

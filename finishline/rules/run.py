@@ -126,10 +126,7 @@ PHASES = tuple(field.name for field in fields(Ledger))
 
 
 def curve_row(evaluation: Evaluation) -> list[Any]:
-    """Store epoch, seconds, quality, samples, the seconds by phase and the other metrics.
-
-    Absent fields at the end are left out.
-    """
+    """Write a row: epoch, seconds, quality, samples, then ledger and other metrics if present."""
     row: list[Any] = [evaluation.epoch, evaluation.seconds, evaluation.quality, evaluation.samples]
     if evaluation.ledger is not None:
         took = vars(evaluation.ledger)

@@ -160,7 +160,6 @@ def _adapter(kind: type[Any]) -> tuple[Any, dict[str, Any]]:
 def _problems(
     invalid: Any, whole: Mapping[str, Any], path: str
 ) -> Iterator[tuple[str | None, str, str]]:
-    """Yield the field of each problem, the fault and the expected value."""
     hinted: set[tuple[Any, ...]] = set()
     around: set[tuple[Any, ...]] = set()
     for each in invalid.errors(include_url=False)[:MOST_PROBLEMS]:

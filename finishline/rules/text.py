@@ -45,10 +45,7 @@ MOST_NAMES = 200
 
 
 def near_miss(name: str, known: Iterable[str]) -> str | None:
-    """Return the first of the nearest known names, None without a near one.
-
-    Ignores upper case, hyphens and letters in another order.
-    """
+    """Return the first of the nearest names, in any case, hyphens and order of letters."""
     if len(name) > LONGEST_NAME:
         return None
     others = [other for other in islice(known, MOST_NAMES) if len(other) <= LONGEST_NAME]
@@ -142,7 +139,6 @@ def _check_bounds(text: str, file: str, error: type[RuleError]) -> None:
 
 
 def _problem(kind: str | None, found: str, *, depth: int, parts: int) -> tuple[str, str] | None:
-    """Return the fault in a piece of the text, and the text expected instead."""
     if parts >= MOST_KEY_PARTS:
         return "a key with too many dots", f"at most {MOST_KEY_PARTS} parts"
     if depth > DEEPEST:
@@ -181,10 +177,7 @@ SMALLEST_PLAIN, LARGEST_PLAIN = 1e-15, 1e15
 
 
 def significant(value: float, digits: int) -> str:
-    """Write a plain decimal with so many significant digits.
-
-    Uses scientific notation beyond all measurable sizes.
-    """
+    """Write so many significant digits in decimal, or scientifically beyond real sizes."""
     if value == 0:
         return "0"
     if not SMALLEST_PLAIN <= abs(value) <= LARGEST_PLAIN:

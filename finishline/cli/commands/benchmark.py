@@ -270,7 +270,6 @@ def check(
 
 
 def _try_task(path: Path, file: Path, screen: Screen) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the events `drawn` and `guessed` of a task. Raises CliError with every broken rule."""
     problems: list[BenchmarkError] = []
     found: dict[str, dict[str, Any]] = {}
     for event in box_events(TRY_TASK, [str(file)]):
@@ -301,7 +300,6 @@ def _task_lines(drawn: Mapping[str, Any], guessed: Mapping[str, Any]) -> Iterato
 
 
 def _reference_runs(finished: list[dict[str, Any]]) -> ReferenceRuns | None:
-    """Return the runs of a reference, None unless each of them reached the target."""
     if not finished or any(each["status"] != "reached" for each in finished):
         return None
     return ReferenceRuns(

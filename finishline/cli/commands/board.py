@@ -83,10 +83,7 @@ def _preview_lines(board: View) -> Iterator[Text]:
 
 
 def leaderboard_lines(board: View, *, filtered: bool = False) -> Iterator[RenderableType]:
-    """Yield the ranked entries, then the unranked ones and those under other rules.
-
-    `filtered` says that the request had filters, so there may be others.
-    """
+    """Yield the ranked entries, then the others. `filtered` means that there may be more."""
     entries = [flat(row) for row in board.get("entries") or []]
     if not entries:
         yield Text(

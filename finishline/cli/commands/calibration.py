@@ -83,7 +83,6 @@ def calibrate(
 
 
 def _wait(server: ServerClient, screen: Screen, view: View) -> View:
-    """Report how many runs are trained until the calibration ends. Returns its last view."""
     said = None
     while True:
         trained = sum(int(each["finished"]) + int(each["under_way"]) for each in view["sizes"])

@@ -135,10 +135,7 @@ def check(
 def _ask_phase(
     url: str, token: str | None, scored: ScoredSubmission
 ) -> tuple[dict[str, Any], list[Text]]:
-    """Ask a server for the phase of a checked submission's benchmark, as JSON and in sentences.
-
-    The submission passes even if the server does not answer.
-    """
+    """Tell a benchmark's phase on a server, as JSON and in sentences, or why it is unknown."""
     from finishline.cli.client import ServerClient, segment  # Loads the HTTP library.
 
     benchmark_id, own = scored.claim.benchmark_id, scored.result.benchmark_sha256
@@ -169,10 +166,7 @@ def check_files(
     token: str | None = None,
     definition: Benchmark | None = None,
 ) -> ScoredSubmission:
-    """Score a submission. Raises Refused with every rule it breaks.
-
-    `definition` goes before the folders' definitions. A missing one comes from `url`.
-    """
+    """Score a submission by `definition`, else the folders', else from `url`. Raises Refused."""
     try:
         claim = content_of(files.claim)
         wanted = benchmark or benchmark_named_in(claim)
@@ -238,7 +232,6 @@ def _published(path: Path) -> Found | None:
 
 
 def _check_published(found: Found, benchmarks: dict[str, Benchmark], screen: Screen) -> ExitCode:
-    """Print every problem. The exit code says whether one is an error."""
     records = list(score_found(found, benchmarks))
     listed = [problem for record in records for problem in record["problems"]]
     own = next((each for each in listed if each["code"] == "wrong_benchmark"), None)

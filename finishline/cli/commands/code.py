@@ -252,10 +252,7 @@ def _result_lines(finished: list[dict[str, Any]], nonce: str | None, path: Path)
 
 
 def fetch_code(server: ServerClient, name: str) -> Package:
-    """Fetch a published code submission by `sha256:` and its hash. Raises CliError.
-
-    The hash of the files is checked here, so the server is not trusted.
-    """
+    """Fetch published code by `sha256:` and its hash, which is checked here. Raises CliError."""
     sha256 = name.removeprefix(PACKAGE_PREFIX)
     if not re.fullmatch("[0-9a-f]{64}", sha256):
         raise UsageError(f"{name}: expected sha256: and 64 hex digits.")

@@ -121,7 +121,6 @@ def _open_first(name: str, benchmark: str) -> Package:
 def _train(
     screen: Screen, arguments: list[str], most_pairs: int, score: Score
 ) -> tuple[Comparison, Runs, str]:
-    """Train pairs until the answer is clear. Returns the comparison, the runs and their nonce."""
     schedule, drawn = compare_schedule(most_pairs), ""
     found = compare_pairs([], schedule, score)
     runs: Runs = ([], [])

@@ -126,10 +126,7 @@ REMEDIES = {
 
 
 def _runs(paths: Sequence[Path], format_: Format) -> list[list[Path]]:
-    """Return the files of each run.
-
-    Event files in one folder are one training, as in TensorBoard.
-    """
+    """Group the files of each run, as TensorBoard does: event files in one folder are one run."""
     if format_ != "tfevents":
         return [[path] for path in paths]
     files = []

@@ -154,8 +154,7 @@ def import_archive(
 class Outcome:
     """Outcome of one submission. `reason` says why it is not on the server.
 
-    `warnings` are the oddities of its files that break no rule. `numbered` is whether it gets a
-    rank: it keeps the rules, and its source is known.
+    `warnings` break no rule. `numbered` is whether it ranks, by its rules and its known source.
     """
 
     path: str

@@ -40,10 +40,7 @@ HOURS_PER_YEAR = 8760
 
 
 def read_rows(path: Path) -> Iterator[tuple[int | None, dict[str, str]]]:
-    """Yield the filled cells of each row of a CSV by its header, with the row's line.
-
-    Raises CliError, or RuleError with the wrong line.
-    """
+    """Yield each row's line and filled cells by the header. Raises CliError or RuleError."""
     try:
         if path.stat().st_size > LIMIT_BYTES:
             raise ValueError(f"more than {LIMIT_BYTES} bytes")
@@ -63,10 +60,7 @@ Student = tuple[str | None, str | None]  # A name to propose and a mail address,
 
 
 def read_class(path: Path, *, domain: str | None = None) -> tuple[list[Student], list[str]]:
-    """Read the people of a list by its columns `name` and `email`, and report those left out.
-
-    Raises CliError with every wrong line, before anybody is invited.
-    """
+    """Read people by `name` and `email`, and report omissions. Raises CliError with all faults."""
     students: list[Student] = []
     notes, problems = [], []
     seen: dict[str, int | None] = {}

@@ -67,7 +67,6 @@ def logout(screen: Screen, profile: ProfileName = None) -> None:
 
 
 def _read_token() -> str:
-    """Read the token from the terminal or stdin. Raises CliError if it is missing."""
     if sys.stdin is not None and sys.stdin.isatty():
         try:
             token = getpass("Token (fl_...): ").strip()

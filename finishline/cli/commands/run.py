@@ -201,7 +201,6 @@ def _run_own(
     benchmarks_dir: Path | None,
     screen: Screen,
 ) -> list[dict[str, int]]:
-    """Run a program of the user's for each seed. Raises CliError at the first run without a log."""
     out = training.out
     environment = os.environ | {
         "FINISHLINE_BENCHMARK": benchmark.benchmark_id,

@@ -30,10 +30,7 @@ Output = Literal["json", "csv", "table"]
 
 
 class Format(NamedTuple):
-    """A format for --format.
-
-    `score` makes the records of some paths, with --pattern and --target. `listing` is their table.
-    """
+    """A format for --format: `score` makes the records of paths, and `listing` is their table."""
 
     score: Callable[[list[Path], str | None, str | None], Iterable[Record]]
     listing: str
@@ -134,7 +131,6 @@ def score(
 def _submissions(
     paths: list[Path], benchmarks_dir: Path | None, rcp: str
 ) -> tuple[Iterable[Record], int]:
-    """Return the records of DAWNBench entries and MLPerf sets, and their number."""
     if benchmarks_dir is not None and benchmarks_dir.suffix == ".toml":
         definition = read_definition(benchmarks_dir)
         known = read_benchmarks(None) | {definition.benchmark_id: definition}

@@ -138,7 +138,6 @@ def _submit_logs(
 
 
 def _follow(server: ServerClient, screen: Screen, submission: View, *, watch: bool) -> ExitCode:
-    """Show the measurement of code until its verdict, or only its page without `watch`."""
     page = as_it_is(f"{server.url}/submissions/{submission['id']}")
     if original := submission.get("duplicate_of"):
         words = (

@@ -137,10 +137,7 @@ def _verify_several(
 
 
 def _follow(server: ServerClient, view: View, screen: Screen, *, watch: bool, what: str) -> View:
-    """Show a verification, until its end if `watch`, and return its last view.
-
-    A head-to-head that needs more pairs continues with the next verification.
-    """
+    """Show a verification, with `watch` to the end of its last pairs, and return its last view."""
     if not watch:
         page = f"{server.url}/verifications/{view['id']}"
         screen.answer(view, [f"{what} {view['id']} is {view['state']}: {page}"])
@@ -158,10 +155,7 @@ def _follow(server: ServerClient, view: View, screen: Screen, *, watch: bool, wh
 
 
 def _find_asked(server: ServerClient, name: str, *, kind: str, also_ended: bool) -> View | None:
-    """Find a verification by id, or the latest of a submission: the running one, if any.
-
-    You can read without a token, so you can follow another user's verification. Raises CliError.
-    """
+    """Find a verification by id, or a submission's running or latest one. Raises CliError."""
     submission = _get_if_there(server, f"/submissions/{segment(name)}")
     if submission is None:
         return _get_if_there(server, f"/verifications/{segment(name)}")

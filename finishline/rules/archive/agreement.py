@@ -83,8 +83,8 @@ def check_agreement(
 ) -> None:
     """Note where logs differ from each other, from the path or from the system description.
 
-    A set submitted to the open division is open even if its logs say closed, because open asks for
-    less. But where logs were compared with the reference as closed ones, the two must agree.
+    A set submitted as open is open even if its logs say closed, because open asks for less, unless
+    the logs were compared with the reference as closed ones.
     """
     described = description and division_of(description)
     was_compared = record["rcp"] is not None and record["rcp"]["submission_mean"] is not None
@@ -154,7 +154,6 @@ def read_scaling(found: ResultSet, archive: Archive, problems: Problems) -> floa
 
 
 def _other_set(fields: dict[str, Any], found: ResultSet) -> str | None:
-    """Return a name in a scaling.json of another set."""
     own = {*found.place, *(file.name for file in found.runs)}
     for name in NAMES_OF_SETS & fields.keys():
         values = fields[name] if type(fields[name]) is list else [fields[name]]

@@ -85,7 +85,6 @@ def _task(entry: EntryFiles, archive: Archive, kind: str) -> str | None:
 def _read(
     entry: EntryFiles, suffix: Literal["json", "tsv"], archive: Archive, problems: Problems
 ) -> tuple[str, bytes] | None:
-    """Return the path and content of an entry's JSON or TSV. None if missing or unreadable."""
     file = entry.json if suffix == "json" else entry.tsv
     if file is None:
         message = f"no {PurePosixPath(entry.path).stem}.{suffix} beside it"
@@ -101,7 +100,6 @@ def _read(
 def _training_figures(
     run: Run, said: DawnbenchEntry | None, benchmark: Benchmark, problems: Problems
 ) -> dict[str, Any]:
-    """Score a run by the rules of any other result."""
     price = said.cost_usd_per_hour if said else None
     result = score(
         [run],

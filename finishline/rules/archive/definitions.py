@@ -61,7 +61,6 @@ def shipped_texts() -> Mapping[str, bytes]:
 
 
 def _definition(whole: Mapping[str, Any], version: str, stem: str) -> tuple[str, dict[str, Any]]:
-    """Return the name of a benchmark in one round, and its definition there."""
     own: dict[str, Any] = {"name": stem, "divisions": ["closed", "open"], "clock": "mlperf"}
     own |= whole
     for change in own.pop("differs", []):
@@ -189,8 +188,7 @@ def tell_rounds(
 def possible_rounds(found: ResultSet, rounds: Mapping[Place, tuple[str, ...]]) -> tuple[str, ...]:
     """Return the possible rounds of a set, oldest first, empty if unknown.
 
-    The round in its folders' names, else the rounds of the other benchmarks in the folder of its
-    organisation or, if those are fewer, in the folder around it.
+    The round in its path, else the fewest of its organisation's or the surrounding folder's.
     """
     named = version_of(found.place[:-3] if found.in_package else found.place)
     if named is not None:

@@ -48,10 +48,9 @@ class ArchiveFile:
 
 
 class Archive:
-    """The listed files of a tree, in order of their paths, and how to read one.
+    """The listed files of a tree by path, and `compressed` ones that were left out.
 
-    `read` yields the content of a file in pieces of at most a size and may raise LogFormatError.
-    `look` finds a file outside the listing. `compressed` has paths of files that were left out.
+    `read` yields a file in pieces of a size, or raises LogFormatError. `look` finds other files.
     """
 
     def __init__(

@@ -78,8 +78,7 @@ Submission = EntryFiles | ResultSet
 def find_submissions(archive: Archive, *, asked_for_file: bool = False) -> list[Submission]:
     """Find the submissions of an archive, in order of their paths.
 
-    The name of a file that was `asked_for_file` decides how it is read. In a tree, other files are
-    left alone.
+    A file `asked_for_file` is read by its name. In a tree other files are left alone.
     """
     files = list(archive.files.values())
     if asked_for_file:

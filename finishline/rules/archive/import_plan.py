@@ -55,10 +55,9 @@ class Unsent:
 
 @dataclass(frozen=True)
 class Parcel:
-    """Upload for one submission.
+    """Upload for one submission, with the `problems` of our own reading.
 
-    `claim` is the JSON of an MLPerf set, or the file of a DAWNBench entry, which lacks its
-    benchmark. `problems` are from our own reading. The server decides about them.
+    `claim` is the JSON of an MLPerf set, or a DAWNBench entry's file, without its benchmark.
     """
 
     path: str
@@ -115,10 +114,7 @@ def of_kind(found: Found, kind: Kind) -> Found:
 def plan_import(
     found: Found, benchmarks: Mapping[str, Benchmark], *, published: date | None = None
 ) -> Iterator[Parcel | Unsent]:
-    """Yield the upload of each submission, or why it is not sent, in order of their paths.
-
-    `published` is the day of a round that our table lacks.
-    """
+    """Yield uploads by path, or why they are not sent. `published` is an unknown round's day."""
     records = score_found(found, benchmarks)
     for submission, record in zip(found.submissions, records, strict=True):
         path, problems = submission.path, record["problems"]
@@ -162,8 +158,7 @@ def plan_nanogpt(
 ) -> Iterator[Parcel | Unsent]:
     """Yield the upload of each record of the NanoGPT speedrun, or why it is not sent.
 
-    Title, day and holder are from the table of the archive's README. The system is the track's.
-    Baselines and folders outside the table are no records.
+    Only folders in the README's table are records, with its title, day and holder.
     """
     for folder in folders:
         scored = score_folder(folder, archive)
@@ -197,10 +192,9 @@ def of_severity(problems: Sequence[Mapping[str, Any]], severity: str) -> list[Ma
 
 
 def set_claim(record: Mapping[str, Any], description: SystemDescription | None) -> dict[str, Any]:
-    """Build the claim of an MLPerf result set, as a submission's JSON.
+    """Build the claim of an MLPerf result set, the same from every place.
 
-    A package makes the same claim from every place. Missing fields are left out, for the server to
-    refuse.
+    Missing fields are left out, for the server to refuse.
     """
     place = "/".join(str(record[name]) for name in ("organisation", "system", "benchmark"))
     version = f" v{record['version']}" if record["version"] else ""
@@ -228,10 +222,9 @@ def set_benchmark_id(record: Mapping[str, Any]) -> str:
 
 
 def _system(folder: str, description: SystemDescription | None) -> dict[str, Any]:
-    """Build the system of a set. `folder` is its name in the package.
+    """Build the system of a set from its description, else from its `folder`'s name.
 
-    A hardware class is a count of accelerators of one model, else a count of processors of one
-    model, else the name.
+    A hardware class counts accelerators, else processors, of one model. Else it is the name.
     """
     if description is None:
         return {"name": folder, "hardware_class": _slug(folder), "processor": NOT_STATED}

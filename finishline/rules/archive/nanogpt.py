@@ -103,10 +103,9 @@ def score_folder(
 ) -> Scored:
     """Score a folder by a target, by default by the rule of its track, else of track 1.
 
-    Runs with several stop steps are of several experiments, so they have no common figure.
-    `reached` is None without proof: for one run, several stop steps, a log with an error, or a
-    pattern without a target. `ranked` is whether the board of its track ranks it: track 2 ranks a
-    single run.
+    `reached` is None without proof: for one run, several stop steps (of several experiments, so
+    without a common figure), a log with an error, or a pattern without a target. `ranked` is by the
+    board of its track, and track 2 ranks a single run.
     """
     problems = Problems()
     runs = _read_runs(folder, archive, pattern, problems)
@@ -148,7 +147,6 @@ def score_folder(
 
 
 def _is_ranked(folder: Folder, runs: Sequence[tuple[ArchiveFile, list[Step]]]) -> bool:
-    """Whether runs keep the rules of their track's board, as a server judges them."""
     if folder.track not in BOARDS or not runs:
         return False
     of_board = []
@@ -236,8 +234,7 @@ _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|[_/]")
 def row_of(folder: Folder, rows: Mapping[str, Row]) -> Row | None:
     """Return the title, day and holder of a record in the README's table.
 
-    Without a table they are read from the folder's name. None for a baseline, and for a folder
-    outside the table.
+    Without a table the folder's name has them. None for a baseline or an unlisted folder.
     """
     keys = (folder.id, *(log.name for log in folder.logs))
     row = next((rows[key] for key in keys if key in rows), None)

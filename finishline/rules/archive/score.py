@@ -176,8 +176,7 @@ class Logs(NamedTuple):
 def _read_logs(found: ResultSet, reader: Reader, problems: Problems) -> Logs:
     """Read the logs of a set, and find its definition.
 
-    Of the possible rounds it is the first that was published after the logs were written. Outside a
-    package the first log names the benchmark.
+    It is of the first possible round after the logs. Outside a package a log names it.
     """
     in_package = found.in_package or found.is_hpc
     name = shown(found.place[-1]) if in_package else None
@@ -209,7 +208,6 @@ def _read_logs(found: ResultSet, reader: Reader, problems: Problems) -> Logs:
 
 
 def _day_of(file: ArchiveFile, archive: Archive) -> date | None:
-    """Return the day of the first time in a log, None without one."""
     with suppress(LogFormatError):
         if found := FIRST_TIME.search(next(archive.chunks(file, size=HEAD_BYTES), b"")):
             return datetime.fromtimestamp(int(found[1]), UTC).date()
@@ -263,7 +261,6 @@ def _read_files(
 def _add_figures(
     record: Record, found: ResultSet, logs: Logs, reader: Reader, problems: Problems
 ) -> None:
-    """Add the figures of a set by the rules of any other result, and the broken rules."""
     known, readings = logs.benchmark, logs.readings
     benchmark = known or _stand_in(logs)
     runs = [_published_run(reading, known) for reading in readings]
@@ -380,7 +377,6 @@ def _run_record(reading: Reading, scored: RunScore) -> Record:
 def _add_run_oddities(
     reading: Reading, run: Run, benchmark: Benchmark, division: str, problems: Problems
 ) -> None:
-    """Note why a run did not converge, and preparation that is on its clock."""
     if not run.evaluations:
         message = "no evaluation in the log: the run did not converge"
         expected = "an evaluation that reaches the target"
@@ -407,7 +403,6 @@ def _add_set_problems(
     benchmark: Benchmark,
     problems: Problems,
 ) -> None:
-    """Note the broken rules of a set, missing seeds, and harmless repeated ones."""
     rule = benchmark.runs
     for violation in result.violations:
         # Each run without an evaluation has its own remark.

@@ -79,10 +79,7 @@ _COUNT_IN_FRONT = re.compile(r"(?<![a-z0-9])\d{1,2}x\s*(?=[a-z])")
 
 @dataclass(frozen=True)
 class Accelerator:
-    """An accelerator by vendor and model, and how many. None is not stated.
-
-    A system without accelerators has the processors it trains on instead.
-    """
+    """Vendor, model and number of accelerators, or of processors without any. None is unstated."""
 
     vendor: str | None = None
     model: str | None = None
@@ -127,10 +124,7 @@ class _Names:
 
 @cache
 def _names(kind: str) -> _Names:
-    """Read the names of accelerators, processors or instances.
-
-    An instance means a count and a name.
-    """
+    """Read the names of accelerators, processors, or instances, which mean a count and a name."""
     file = files("finishline.rules.benchmarks") / "accelerators.toml"
     table = tomllib.loads(file.read_text(encoding="utf-8"))
     if kind == "instances":
@@ -151,10 +145,7 @@ def _pattern(name: str) -> str:
 
 @lru_cache(maxsize=4096)
 def accelerator_of(text: str) -> Accelerator:
-    """Read the accelerators off a name, a sentence or a type of instance.
-
-    Processors count where the text names nothing else.
-    """
+    """Read the accelerators, else the processors, off a name, sentence or instance type."""
     plain = _plain(text)
     rented = _rented(plain)
     found = _names("accelerators").find(plain)
@@ -196,10 +187,7 @@ def stated_accelerator(text: str, count: int | None = None) -> Accelerator:
 
 
 def accelerators_of_cloud(cloud: Mapping[str, Any] | None) -> Accelerator | None:
-    """Return the accelerators of rented instances, all of them together.
-
-    None if they are unknown, as for an instance that is sold by its processors.
-    """
+    """Return all accelerators of rented instances, None if unknown or sold by processors."""
     rented = rented_of(cloud) if cloud else None
     return None if rented is None or rented.vendor == PROCESSORS else rented
 
@@ -222,10 +210,7 @@ def rented_of(cloud: Mapping[str, Any]) -> Accelerator | None:
 
 
 def _plain(text: str) -> str:
-    """Write the text in lower case.
-
-    An "s" behind the number of a name with capitals is a plural.
-    """
+    """Write the text in lower case, without marks and the plural "s" behind a model's number."""
     text = re.sub(r"\([rR]\)|\((?:tm|TM)\)|[®™]", "", text[:LONGEST]).replace("×", "x")
     return text.lower() if text.islower() else re.sub(r"(?<=[0-9])s\b", "", text).lower()
 
@@ -248,7 +233,6 @@ def _product(factors: str) -> int:
 
 
 def _count(text: str, match: re.Match[str], one: Accelerator) -> int | None:
-    """Count the accelerators in a sentence that names them at this place."""
     before, after = text[: match.start()], text[match.end() :]
     if share := _FRACTION.search(before):
         of_pod = _POD_DEVICES.get(one.model or "", 0) if after.lstrip().startswith("pod") else 0
@@ -269,9 +253,8 @@ def _count(text: str, match: re.Match[str], one: Accelerator) -> int | None:
 def is_same_kind(one: str, other: str) -> bool:
     """Whether two names may be of one accelerator, as "NVIDIA H100 80GB HBM3" and "H100" are.
 
-    Maker, memory and form do not count. Of the words left, one name has all words of the other, or
-    both have the same letters in a row. A variant such as "Laptop" has to be in both. A name
-    without such words fits any.
+    Without maker, memory and form, one name has all words of the other, or both the same letters in
+    a row, and both the same variants such as "Laptop". A name without such words fits any.
     """
     first, second = _model_words(one), _model_words(other)
     if not first or not second or "".join(first) == "".join(second):

@@ -134,7 +134,6 @@ class DefinitionTable:
     time_unit: Literal["s", "min"] | None = None
 
     def __post_init__(self) -> None:
-        """Raise FieldError for tables that contradict each other."""
         for name, found, expected in self._contradictions():
             raise FieldError(found, expected=expected, field=name)
 
@@ -167,11 +166,10 @@ class DefinitionTable:
 
 @lru_cache(maxsize=256)
 def read_benchmark(content: bytes, *, file: str) -> Benchmark:
-    """Read a stored definition: the benchmark that a result was published under.
+    """Read a stored definition, under which a result was published. Raises a RuleError.
 
-    A definition that was accepted once can be read for ever: new checks belong in `_faults`. Raises
-    a RuleError of every wrong field. The server, the checks and every proof read the same few
-    definitions again and again, so they are cached.
+    A definition that was accepted once can be read for ever: new checks belong in `_faults`.
+    Cached, because the server and all proofs read the same few definitions.
     """
     whole = parse_toml(content, file=file, error=BenchmarkError)
     found = read_table(DefinitionTable, whole, file=file, error=BenchmarkError)
@@ -220,7 +218,6 @@ OWN_PRECISION = "fp32"
 
 
 def _faults(benchmark: Benchmark) -> Iterator[Fault]:
-    """Yield the nonsense in a definition."""
     runs, data_set, replay = benchmark.runs, benchmark.data_set, benchmark.replay
     if not _ID.fullmatch(benchmark.benchmark_id):
         yield "id", f"got {benchmark.benchmark_id[:80]!r}", "letters, digits, _, . and -"
@@ -309,10 +306,7 @@ def published_on(benchmark_id: str) -> date | None:
 
 
 def round_of_day(rounds: Sequence[str], day: date | None) -> str:
-    """Return the first of some rounds, oldest first, published on a day or later.
-
-    The newest where the day is unknown, or a round's own day.
-    """
+    """Return the first round (oldest first) published on a day or later, else the newest."""
     if day is not None:
         past = [i for i, each in enumerate(rounds) if PUBLISHED_ON.get(each, day) < day]
         later = rounds[past[-1] + 1 :] if past else rounds

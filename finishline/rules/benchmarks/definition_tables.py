@@ -1,7 +1,6 @@
-"""Tables of a benchmark's definition, as dataclasses.
+"""Tables of a benchmark's definition, as dataclasses with only the limits that all need.
 
-They have only the limits that every benchmark needs, because results were published under
-definitions that a later limit would refuse.
+Results were published under definitions that a later limit would refuse.
 """
 
 import math
@@ -96,7 +95,6 @@ class RunsRule:
 
 
 def _with_range(table: Any) -> Any:
-    """Split a range of runs into the least and the most."""
     if not isinstance(table, dict):
         return table
     expected = 'a whole number, or a range such as "2.." or "2..75"'
@@ -219,8 +217,7 @@ FEWEST_PAIRS, MOST_PAIRS = 3, 30  # Of a head-to-head.
 class RankingRule:
     """The figure that a board ranks by, and the pairs of a head-to-head at most.
 
-    By "quality" each run ends after `budget_seconds` on the benchmark's clock. The last evaluation
-    that ended by then counts.
+    By "quality" a run's last evaluation within `budget_seconds` on the clock counts.
     """
 
     pairs: Annotated[int, Ge(FEWEST_PAIRS), Le(MOST_PAIRS)] = MOST_PAIRS

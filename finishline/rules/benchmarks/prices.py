@@ -23,8 +23,7 @@ ClassName = Annotated[str, like(CLASS_NAME, A_CLASS)]
 class Price(BaseModel):
     """Price of one instance from a day on, and the page that states it.
 
-    With `supersedes` it corrects an earlier entry. The instance belongs to `hardware_class`, None
-    where its known accelerators say so.
+    It may correct another: `supersedes`. `hardware_class` is None if its accelerators tell it.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)

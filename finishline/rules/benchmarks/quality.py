@@ -132,10 +132,7 @@ class QualityTarget:
 
     @property
     def logged_names(self) -> tuple[str, ...]:
-        """Return the names of several metrics in logs, this one first.
-
-        Empty for a single metric.
-        """
+        """Return the names of several metrics in logs, this one first. Empty for one metric."""
         if not self.also:
             return ()
         return tuple(part.logged_as or part.metric for part in (self, *self.also))

@@ -84,9 +84,8 @@ Records = Iterable[Record]
 class Format(NamedTuple):
     """A format of MLPerf's logs. `version` is its round, None for v0.7 and all later ones.
 
-    `read` decodes the text after the mark, and returns None for an unknown line. `key` finds the
-    key of an unreadable line. `as_later` turns its lines into the latest format, for a quality
-    target if one is known. Epochs may count from `first_epoch`.
+    `read` decodes the text after the mark, None if unknown. `key` finds an unreadable line's key.
+    `as_later` converts lines to the latest format. Epochs may count from `first_epoch`.
     """
 
     mark: bytes
@@ -115,10 +114,9 @@ def read_lines(
     wanted: frozenset[str] | None,
     report: Callable[[LogFormatError, bytes], None],
 ) -> Iterator[Record]:
-    """Yield the records of a log, in order.
+    """Yield the records of a log, in order. An unreadable line goes to `report`, which may raise.
 
-    With `wanted` sound lines with another key are skipped, most of them undecoded. An unreadable
-    line goes to `report` with its text, and is left out. `report` may raise.
+    With `wanted` sound lines with another key are skipped, most of them undecoded.
     """
     found, number = 0, 1
     marked = re.compile(form.mark + rb"(.{0,512}+).*+")
@@ -172,8 +170,7 @@ def _is_wanted(record: Record, wanted: frozenset[str] | None) -> bool:
 def whole_line_blocks(chunks: Iterable[bytes], *, mark: bytes) -> Iterator[bytes]:
     """Cut the chunks of a file anew at line ends, or at carriage returns in a long line.
 
-    Of a line beyond the limit for lines with `mark`, it keeps only enough for a reader to notice:
-    the beginning of the text after its first mark, or nothing.
+    Of a line over the limit with `mark`, only enough remains for a reader to notice.
     """
     rest = b""
     for chunk in chunks:
@@ -275,11 +272,10 @@ def _json(text: bytes | None) -> Any:
 
 
 def _as_later_05(records: Records, target: QualityTarget | None) -> Records:
-    """Rewrite the lines of a v0.5 log as a later round has them.
+    """Rewrite the lines of a v0.5 log as a later round has them, with times from 0.
 
-    A line that two loggers wrote alike counts once. A seed that is not a whole number is left out,
-    because the rules did not ask for one, and so are the seeds of more ranks than `MAX_SEEDS_05`.
-    Times count from the first line.
+    A line that two loggers wrote alike counts once. Seeds are dropped if they are not whole numbers
+    or more than `MAX_SEEDS_05`, because the rules did not ask for one.
     """
     names = target.logged_names if target is not None else ()
     benchmark: str | None = None
@@ -339,10 +335,9 @@ def _as_later_06(records: Records, target: QualityTarget | None) -> Records:
 
 
 def _stopped_at_result(records: Records) -> Iterator[Record]:
-    """Add a run_stop where eval_result says that the model which passed was saved.
+    """Add a run_stop where eval_result of MiniGo says that the passing model was saved.
 
-    MiniGo's logs say so. A result of 0 seconds says that every model failed. The run_stop of the
-    measuring is left out if it says success as well.
+    A result of 0 seconds says that every model failed. The measuring's run_stop goes.
     """
     start_ms: float | None = None
     stopped = False

@@ -46,11 +46,9 @@ MOST_KEPT_PROBLEMS = 100
 
 @dataclass(frozen=True)
 class Reading:
-    """Contents of one log.
+    """One log. `placeholder` means that a sentence replaces it, `version` "0.5" or "0.6" its round.
 
-    `trusted` is whether the log tells without contradiction when its run started and stopped.
-    `version` is "0.5" or "0.6" for the format of one round. `placeholder` is whether a sentence
-    replaces the log.
+    `trusted` means that the start and the stop of its run are free of contradiction.
     """
 
     run: Run
@@ -347,10 +345,7 @@ class RunReader:
         )
 
     def _advance(self, record: Record, report: Report) -> bool:
-        """Whether a line of a figure goes on in time.
-
-        A line that is only behind a phase's line is odd: ranks wrote them in disorder.
-        """
+        """Advance to a figure's line if its time goes on. Behind a phase's line it is only odd."""
         if (fault := self._clock.fault(record)) is not None:
             if figure_fault := self._clock.fault(record, figure=True):
                 report(_decreasing(record, figure_fault))

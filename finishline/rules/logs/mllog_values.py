@@ -152,10 +152,7 @@ class RunClock:
         self._measured_ms: float | None = None
 
     def fault(self, record: Record, *, figure: bool = False) -> str | None:
-        """Return the fault of a line's time: it is before the last line that counts.
-
-        A `figure` is compared with the last line of a figure.
-        """
+        """Say that a line's time is before the last line that counts, or the last `figure`."""
         last = self._figure if figure else self.last
         if last is None or record.time_ms >= last.time_ms:
             return None
@@ -240,8 +237,8 @@ def read_measurement(
 ) -> tuple[float | None, int | None, float]:
     """Return epoch, samples and quality of an eval_accuracy or eval_error line.
 
-    One of epoch_num and samples_count is required. With a `first_epoch`, as in v0.5, both may be
-    absent, and epochs count from it. Raises LogFormatError.
+    One count is required. In v0.5 it isn't, and epochs count from `first_epoch`. Raises
+    LogFormatError.
     """
     epoch = _count(record, "epoch_num", lowest=first_epoch or 0)
     samples = _count(record, "samples_count")

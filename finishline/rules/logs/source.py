@@ -82,10 +82,7 @@ class Source:
         return number
 
     def seconds(self, row: Row, time: str, scale: float) -> float | None:
-        """Read the time in a cell: a number times `scale`, or an ISO date.
-
-        None for any other text.
-        """
+        """Read a cell's time: a number times `scale`, an ISO date, or None."""
         number = self.number(row, time)
         if number is None:
             return read_moment(str(row.cells.get(time, "")))
@@ -127,10 +124,9 @@ class Converted:
 
 
 def convert_rows(source: Source, benchmark: Benchmark, reading: Reading) -> Converted:
-    """Make a run log of the rows that have a quality.
+    """Make a run log of the rows with a quality. Raises LogFormatError naming line and column.
 
-    A row without an epoch takes the epoch of its step in another row. Without epochs, steps count.
-    Raises LogFormatError naming line and column.
+    A row without an epoch takes its step's from another row. Without epochs, steps count.
     """
     epoch = _column(source, "epoch", reading.epoch, EPOCHS)
     step = _column(source, "step", reading.step, STEPS)
@@ -216,10 +212,7 @@ def convert_rows(source: Source, benchmark: Benchmark, reading: Reading) -> Conv
 
 
 def read_moment(text: str) -> float | None:
-    """Read seconds in a text: a number as it is, or an ISO date as seconds since 1970.
-
-    A date without a zone is in UTC. None for any other text.
-    """
+    """Read a number, or an ISO date (UTC by default) as seconds since 1970, else None."""
     try:
         seconds = float(text)
     except ValueError:
@@ -236,7 +229,6 @@ def _got(row: Row, name: str) -> str:
 
 
 def _column(source: Source, what: str, asked: str | None, known: Sequence[str]) -> str | None:
-    """Return the column that the user names, else the first with a known name."""
     if asked is None:
         plain = {_plain(name): name for name in reversed(source.names)}
         return next((plain[name] for name in known if name in plain), None)
@@ -292,10 +284,7 @@ def _refuse_two_marks(source: Source, found: Sequence[Row], names: Sequence[str]
 
 
 def _time_scale(source: Source, row: Row, time: str, reading: Reading) -> float:
-    """Return the factor of the times.
-
-    Raises LogFormatError for an unscaled column in another unit.
-    """
+    """Return the times' factor. Raises LogFormatError if the column's unit needs one."""
     words = [word.casefold() for word in _WORD.findall(time)]
     named = [word for word in words if word in SECONDS_OF and word not in AT_THE_END]
     named += [word for word in words[-1:] if word in AT_THE_END]
@@ -313,7 +302,6 @@ def _time_scale(source: Source, row: Row, time: str, reading: Reading) -> float:
 def _counts(
     source: Source, found: Sequence[Row], epoch: str | None, step: str | None
 ) -> tuple[str, list[float]]:
-    """Return the column that counts, and its number for each evaluation."""
     at_step = {
         source.number(row, step): row for row in source.rows if {epoch, step} <= {*row.cells}
     }

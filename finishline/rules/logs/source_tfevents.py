@@ -35,10 +35,9 @@ class Scalar(NamedTuple):
 
 
 def read_tfevents(paths: Sequence[Path]) -> Source:
-    """Read the scalars in the event files of one training.
+    """Read the scalars in the event files of one training. Raises LogFormatError.
 
-    A resumed training writes another file, perhaps from an earlier step. From that step on the
-    later file holds. Raises LogFormatError for a record that is cut off, altered or too large.
+    A resumed training writes another file, which holds from its first step on.
     """
     found: list[Scalar] = []
     begins: dict[str, int] = {}

@@ -122,7 +122,6 @@ def parse_steps(content: bytes, *, name: str) -> Run:
 
 
 def _lines(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
-    """Yield the start of every line. Raises LogFormatError for content of another kind."""
     rest, is_first = b"", True
     for chunk in chunks:
         if is_first:

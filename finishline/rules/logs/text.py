@@ -29,10 +29,7 @@ WRAPPERS = ("log", "message", "msg", "line", "text", "textpayload", "event")
 
 
 def refuse_other_content(start: bytes, *, name: str) -> None:
-    """Raise LogFormatError for a text that is too large, empty or of another kind.
-
-    Other kinds are compressed, in UTF-16, or have each line inside JSON or CSV.
-    """
+    """Raise LogFormatError for large, empty, compressed or UTF-16 text, or lines in JSON or CSV."""
     if len(start) > MAX_FILE_BYTES:
         expected = f"at most {MAX_FILE_BYTES:,} bytes"
         raise LogFormatError(f"{len(start):,} bytes", file=name, expected=expected)
@@ -87,8 +84,7 @@ _WORD = re.compile(r"[^\W\d_]{2,}")
 def is_placeholder(content: bytes) -> bool:
     """Whether a few words replace a log.
 
-    Published sets have such a file for a run that the rules let them drop. A file with a line of
-    MLPerf, a table or binary bytes is a broken log.
+    Published sets have them for runs that may be dropped. Log lines, tables and binary are broken.
     """
     if len(content) > MAX_PLACEHOLDER_BYTES or b":::ML" in content:
         return False
@@ -106,8 +102,7 @@ MAX_LINE_BYTES = 1024 * 1024
 def refuse_long_lines(content: bytes, *, file: str, limit: int = MAX_LINE_BYTES) -> None:
     """Raise LogFormatError if a line has more than `limit` bytes.
 
-    Looks back from `limit` bytes ahead to the last line end on the way, to skip thousands of
-    ordinary lines at once.
+    Looks back from `limit` bytes ahead, to skip thousands of ordinary lines at once.
     """
     start = 0
     while len(content) - start > limit:
@@ -131,10 +126,9 @@ _KEY = re.compile(rb'"([^"]*)"\s*:')
 
 
 def parse_json(text: bytes, *, file: str) -> Any:
-    """Read a JSON text, with bytes outside UTF-8 replaced.
+    """Read a JSON text, with bytes outside UTF-8 replaced. Raises LogFormatError.
 
-    Raises LogFormatError on broken JSON, on NaN, Infinity or a number beyond a float (code
-    "not_finite", if that is the only fault), and on deep nesting.
+    Its code is "not_finite" if NaN, Infinity or too large a number is the only fault.
     """
     try:
         value = orjson.loads(text)
@@ -163,10 +157,7 @@ MAX_OBJECT_BYTES = 1024 * 1024
 
 
 def parse_json_object(content: bytes, *, file: str) -> dict[str, Any]:
-    """Read the object of a JSON file of at most 1 MiB, with or without a byte order mark.
-
-    Raises LogFormatError as `parse_json` does, and for any other value.
-    """
+    """Read a JSON object of at most 1 MiB, also after a byte order mark. Raises LogFormatError."""
     if len(content) > MAX_OBJECT_BYTES:
         expected = f"at most {MAX_OBJECT_BYTES:,} bytes"
         raise LogFormatError(f"{len(content):,} bytes", file=file, expected=expected)

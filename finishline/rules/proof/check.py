@@ -83,10 +83,7 @@ LAST_STATES = {
 
 @dataclass(frozen=True)
 class Check:
-    """One check: name, outcome, the compared values, and the reason if it did not pass.
-
-    An `open` check lacks the data it needs.
-    """
+    """One check: name, outcome ("open" without its data), compared values, and the reason."""
 
     name: str
     result: Literal["pass", "fail", "open"]
@@ -152,10 +149,7 @@ class Evidence:
         return Contest(pairs, told.threshold, told.earlier, told.spread)
 
     def report(self) -> ReplayReport | None:
-        """Return the report of a finished verification.
-
-        Raises RuleError for one too many or few.
-        """
+        """Return the report, which a finished verification must have. Raises RuleError."""
         done, found = self.proof.verification.state == "done", self.proof.report
         if done != (found is not None):
             expected = "one only if it is done"
@@ -254,7 +248,6 @@ def _read_definition(proof: Proof) -> Benchmark:
 
 
 def _claim_of(proof: Proof, side: SubmissionPart) -> Claim:
-    """Build the claim of a side, as far as its trainings are planned and judged by it."""
     return Claim(
         benchmark_id=proof.benchmark.id,
         division=side.division,
@@ -435,10 +428,7 @@ def _check_band(evidence: Evidence) -> None:
 
 
 def _check_runs(evidence: Evidence) -> str | None:
-    """Check that every sealed run is reported, in order, with its seed.
-
-    Also checks the second half of each evaluation, where the benchmark judges by it.
-    """
+    """Check that every sealed run is reported, in order, and second halves where they judge."""
     report = evidence.report()
     if report is None:
         return NO_REPORT

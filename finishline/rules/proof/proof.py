@@ -143,7 +143,6 @@ class LogFile(Part):
 
 
 def _with_number(run: Any) -> Any:
-    """Turn the seed of a run from text into a number."""
     if isinstance(run, dict) and isinstance(run.get("seed"), str):
         return run | {"seed": int(run["seed"])}
     return run

@@ -221,7 +221,6 @@ def prune(limits: Sequence[ConvergenceLimit]) -> list[ConvergenceLimit]:
 def _interpolate(
     batch_size: float, low: ConvergenceLimit, high: ConvergenceLimit
 ) -> tuple[float, float]:
-    """Return mean and standard deviation on the line between two points, at a batch size."""
     share = (batch_size - low.batch_size) / (high.batch_size - low.batch_size)
     centre = low.mean + (high.mean - low.mean) * share
     return centre, low.stdev + (high.stdev - low.stdev) * share

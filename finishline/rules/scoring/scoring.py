@@ -241,7 +241,6 @@ def _at_stop(
 
 
 def _quality_of_set(scores: Sequence[RunScore], benchmark: Benchmark) -> float | None:
-    """Return the best quality of all runs, or with a budget the mean of their qualities."""
     found = [run.best_quality for run in scores if run.best_quality is not None]
     if not found:
         return None
@@ -249,7 +248,7 @@ def _quality_of_set(scores: Sequence[RunScore], benchmark: Benchmark) -> float |
 
 
 def scored_places(times: Sequence[float | None], rule: RunsRule) -> list[int]:
-    """Return the places in `times` of the runs that make the result. None did not converge.
+    """Return the places of the runs that make the result. A time of None did not converge.
 
     All of a range. Of more runs than the rule counts, the median window. Where a rule has more runs
     started than counted, the first that converged, and none if they are too few (v0.5, "Run 100,

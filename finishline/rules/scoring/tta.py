@@ -48,10 +48,7 @@ def first_evaluation_at_target(
 
 
 def place_at_target(at_target: Sequence[bool], reach: ReachRule) -> int | None:
-    """Return the index of the evaluation found by `first_evaluation_at_target`.
-
-    `at_target` has whether each evaluation, in log order, is at the target.
-    """
+    """Find the index of `first_evaluation_at_target`, by whether each is at the target."""
     if reach.name == "fixed_stop":
         return len(at_target) - 1 if at_target else None
     in_a_row = 0

@@ -42,8 +42,7 @@ def _scipy_special() -> ModuleType:
 def t_quantile(probability: float, degrees_of_freedom: float) -> float:
     """Return the quantile of Student's t at this probability.
 
-    Whole degrees of freedom are computed here. Others need SciPy, whose import takes longer than
-    the check of some logs. Raises StatisticsMissingError where it isn't installed.
+    Only fractional degrees need SciPy, which is slow to import. Raises StatisticsMissingError.
     """
     if not float(degrees_of_freedom).is_integer() or degrees_of_freedom > MOST_WHOLE:
         return float(_scipy_special().stdtrit(degrees_of_freedom, probability))

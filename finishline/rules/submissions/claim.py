@@ -213,7 +213,6 @@ def read_claim(
 def _contradictions(
     values: Mapping[str, Any], table: Mapping[str, Any], benchmark: Benchmark, *, file: str
 ) -> Iterator[RuleError]:
-    """Find fields of a claim that contradict each other or the benchmark."""
     wrong, system = partial(ClaimError, file=file), values["system"]
     if system.price_usd_per_hour is not None and system.price_source is None:
         expected = "a page that shows the price"
@@ -249,7 +248,6 @@ def _contradictions(
 def _find_benchmark(
     table: Mapping[str, Any], benchmarks: Mapping[str, Benchmark], *, file: str
 ) -> Benchmark:
-    """Find the benchmark of a claim, with its division. Raises ClaimError."""
     name, division = table.get("benchmark"), table.get("division")
     wrong, known = partial(ClaimError, file=file), " or ".join(sorted(benchmarks))
     if not isinstance(name, str):

@@ -32,7 +32,6 @@ def check_claim(claim: Claim, runs: Sequence[Run], benchmark: Benchmark) -> list
 
 
 def _check_run(run: Run, claim: Claim, benchmark: Benchmark) -> Iterator[Violation]:
-    """Find contradictions of one log with itself and with the claim."""
     yield from _check_order(run)
     is_counted = benchmark.clock.name == "dawnbench" and run.clock == "mlperf"
     has_ledger = any(evaluation.ledger is not None for evaluation in run.evaluations)
@@ -99,8 +98,7 @@ def check_headers(claim: Claim, runs: Sequence[Run], benchmark: Benchmark) -> It
 def check_same_logs(runs: Sequence[Run]) -> list[Violation]:
     """Find logs of one training under several names: curve and timing are the same.
 
-    Seed, names and the moment of the start may differ. Two trainings never agree in the
-    milliseconds of several evaluations. Equal seeds are reported elsewhere.
+    Two trainings never agree in the milliseconds of several evaluations.
     """
     found = []
     first: dict[tuple[object, ...], Run] = {}

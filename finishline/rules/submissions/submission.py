@@ -125,7 +125,6 @@ def _read_dawnbench(
     division: str | None,
     archive: bool,
 ) -> tuple[Claim, DawnbenchEntry]:
-    """Read an entry and its claim. An inference entry states a latency and has no log."""
     wrong = partial(ClaimError, file=file)
     division = division or "open"
     benchmark = benchmarks.get(benchmark_id or "")

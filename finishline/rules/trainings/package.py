@@ -50,10 +50,7 @@ _CPP = re.compile(
 
 @dataclass(frozen=True)
 class Package:
-    """Code that keeps every rule that can be checked without a server.
-
-    One `program_sha256` means one program.
-    """
+    """Code that passes every check without a server. Equal programs have one `program_sha256`."""
 
     manifest: Manifest
     files: Mapping[str, bytes]

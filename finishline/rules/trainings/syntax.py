@@ -62,7 +62,6 @@ def _looks_up(node: Node) -> bool:
 
 
 def _kept_names(trees: Mapping[str, ast.Module], nodes: list[Node]) -> set[str]:
-    """Return the names that stay as written in every file."""
     kept = set(INTERFACE) | set(dir(builtins))
     modules = {part for name in trees for part in name.removesuffix(".py").split("/")}
     for each in nodes:
@@ -106,7 +105,6 @@ def _open_keywords(tree: ast.Module, kept: Set[str]) -> Iterator[str]:
 
 
 def _tokens(tree: ast.Module, kept: Set[str], *, looks_up: bool) -> Iterator[str]:
-    """Yield the normal form of a file, one statement at the top after the other."""
     top = {name for node in _outside_functions(tree) for name in _names_bound(node)}
     top.update(name for e in ast.walk(tree) if isinstance(e, ast.Global) for name in e.names)
     top.update(str(each.arg) for each in ast.walk(tree) if isinstance(each, ast.keyword))
@@ -169,7 +167,6 @@ def _tokens_of(statement: Node, place: Callable[[str], str], *, keeps_texts: boo
 
 
 def _names_bound(node: Node) -> list[str]:
-    """Return the names that a node binds, at most one."""
     name = None
     if isinstance(node, ast.Name):
         name = None if isinstance(node.ctx, ast.Load) else node.id

@@ -100,10 +100,7 @@ def control_points(
 def first_break(
     qualities: Sequence[float], points: Sequence[ControlPoint], *, higher_is_better: bool
 ) -> BandBreak | None:
-    """Return the first control point at which a curve is outside the band, or None.
-
-    `side` is "below" for worse than the band and "above" for better, in either direction.
-    """
+    """Return the first point outside the band: "below" is worse, "above" better. Else None."""
     for quality, point in zip(qualities, points, strict=False):
         if point.lower <= quality <= point.upper:
             continue

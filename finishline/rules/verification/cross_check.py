@@ -76,8 +76,8 @@ def plan_cross_check(request: Request) -> list[Training]:
 def agree(benchmark: Benchmark, first: ReplayReport, second: ReplayReport) -> Outcome:
     """Compare a report of one run with another of its seed.
 
-    The pace of a busy worker contradicts nobody. If the first was busy, its time doesn't count, and
-    the curve is enough. If the second was busy, it can't confirm a time of another pace.
+    A busy worker's pace contradicts nobody. A busy first one needs only the curve to agree, and a
+    busy second one can't confirm a time of another pace.
     """
     run = second.runs[0]
     other = next(item for item in first.runs if item.seed == run.seed)

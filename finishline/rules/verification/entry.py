@@ -138,7 +138,6 @@ def _judge_control(benchmark: Benchmark, controls: Sequence[ReplayRun]) -> Reaso
 
 
 def _judge_repeat(made: Sequence[ReplayRun], *, repeat: int) -> Reason:
-    """Compare the predictions of run 0 and of its repeat at their common evaluations."""
     runs = {run.index: run for run in made}
     first, again = (runs[index].evaluations if index in runs else [] for index in (0, repeat))
     pairs = [
@@ -181,10 +180,7 @@ def variants_of(factors: Sequence[str]) -> list[Variant]:
 
 
 def plan_ablation(request: Request) -> list[Training]:
-    """Plan every variant in each repeat, with one seed and one draw of the data for a repeat.
-
-    Raises RuleError for a claim without factors.
-    """
+    """Plan all variants in each repeat, on one seed and data. Raises RuleError without factors."""
     unable = why_no_ablation(request.benchmark, request.claims)
     if unable is not None:
         raise RuleError(unable)

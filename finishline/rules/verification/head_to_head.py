@@ -80,10 +80,7 @@ def threshold(*, place: int, tries: int) -> float:
 
 
 def why_no_head_to_head(benchmark: Benchmark, challenger: Claim, holder: Claim) -> str | None:
-    """Return why two claims of one benchmark cannot be trained in turn, None if they can.
-
-    Times compare on one hardware class.
-    """
+    """Return why two claims cannot be trained in turn on one hardware class, None if they can."""
     for side, claim in zip(SIDES, (challenger, holder), strict=True):
         is_package = claim.package is not None
         of_entry, of_replay = why_no_entry(benchmark, [claim]), why_not_replayable(benchmark, claim)
@@ -99,10 +96,7 @@ def why_no_head_to_head(benchmark: Benchmark, challenger: Claim, holder: Claim) 
 
 
 def plan_head_to_head(request: Request) -> list[Training]:
-    """Plan `pairs` of runs, the two claims in turn, each run with its complete settings.
-
-    Both runs of a pair have one seed, and code trains on the same drawn data.
-    """
+    """Plan `pairs` of runs in turn with full settings, each pair with one seed and data."""
     sides = []
     for claim in request.claims:
         side = package_side(claim.package)
@@ -173,8 +167,7 @@ class Pair:
 def pair_runs(benchmark: Benchmark, *reports: ReplayReport) -> tuple[Pair, ...]:
     """Return the pairs of reports, in order of training. Raises RuleError for an odd number.
 
-    The first five pairs that other programs disturbed are void. Later ones count, or a busy machine
-    would never end.
+    The first five disturbed pairs are void. Later ones count, or a busy machine would never end.
     """
     pairs: list[Pair] = []
     for report in reports:
@@ -326,7 +319,6 @@ def _score_of(pairs: Sequence[Pair]) -> Score:
 
 
 def _gaps(pairs: Sequence[Pair]) -> tuple[Gap | None, Gap | None, Gap | None]:
-    """Return the gap of all figures, and of epochs and paces where both reached the target."""
     runs = [(pair.challenger, pair.holder) for pair in pairs]
     epochs = [(one.epochs, other.epochs) for one, other in runs if one.epochs and other.epochs]
     paces = [

@@ -82,10 +82,9 @@ class Contest:
 
 @dataclass(frozen=True)
 class Case:
-    """A report with everything needed to judge it.
+    """A report with everything needed to judge it. `runs`, `curves`, `latency_ms` are claimed.
 
-    `runs`, `curves` and `latency_ms` are the claim's. `checked` is the report of which an
-    independent rerun repeats a run. `contest` is of a head-to-head.
+    `checked` is the report that an independent rerun repeats a run of.
     """
 
     benchmark: Benchmark
@@ -107,10 +106,9 @@ class Case:
 
 @dataclass(frozen=True)
 class Words:
-    """Words for a purpose on pages and in the command.
+    """Words for a purpose on pages and in the command, with a `name` in lists if its own is odd.
 
-    `endings` has a sentence for each outcome, "" for any other. {runs} stands for "3 runs". `name`
-    is the job's name in a list, if the purpose's own reads badly.
+    `endings` has a sentence for each outcome, "" for any other. {runs} stands for "3 runs".
     """
 
     to_do: str

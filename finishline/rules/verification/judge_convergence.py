@@ -48,8 +48,7 @@ NO_BOUND = "which are too few, or too far apart, to call any mean too low"
 class Convergence:
     """Epochs to the target of the runs that count, and the reference to compare with.
 
-    `claimed` has None for a run that did not reach. Figures on both sides are read off to steps of
-    `quantum` epochs.
+    `claimed` has None for a missed target. Both sides are read off to `quantum` epochs.
     """
 
     claimed: tuple[float | None, ...]
@@ -60,8 +59,7 @@ class Convergence:
 def judge_convergence(case: Case, policy: ReplayPolicy) -> Reason:
     """Test if the claim converges faster than calibrated runs and replays together allow.
 
-    The case has the runs that count. In the open division the submitter's model may differ from the
-    reference, so there a claim that converges faster is left open.
+    In the open division the model may differ from the reference, so it is left open.
     """
     found, dropped = convergence_of(case), case.benchmark.runs.dropped
     claimed = None if found is None else olympic_mean(found.claimed, dropped=dropped)
@@ -101,8 +99,7 @@ def judge_convergence(case: Case, policy: ReplayPolicy) -> Reason:
 def convergence_of(case: Case) -> Convergence | None:
     """Return claimed and reference epochs, None where one side lacks them.
 
-    Epochs are read off between evaluations where every curve was evaluated as often as the
-    reference. Otherwise both sides count whole evaluations.
+    They are fractions if all curves were evaluated as often as the reference, else whole.
     """
     counted, dropped = case.runs, case.benchmark.runs.dropped
     if len(counted) <= 2 * dropped:
@@ -140,7 +137,6 @@ def _fractions(case: Case) -> tuple[float | None, ...] | None:
 
 
 def _reference(case: Case, *, fractional: bool) -> Reference | None:
-    """Return the replays' epochs to the target, pooled with the calibration of the settings."""
     benchmark, claim = case.benchmark, case.require_claim()
     target, reach = benchmark.target, benchmark.reach
     crossings = [find_crossing(c, target, reach) for c in map(curve_of_replay, case.report.runs)]

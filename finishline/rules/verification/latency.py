@@ -128,8 +128,7 @@ def judge_latency(
 ) -> Verdict:
     """Whether the fastest backend's median is the claimed latency, within tolerance and chance.
 
-    Without a claimed latency the verdict is open. A claim slower than measured is valid. Raises
-    RuleError if the benchmark has no latency protocol.
+    A slower claim is valid, a missing one leaves it open. Raises RuleError without a protocol.
     """
     protocol = benchmark.latency
     if protocol is None:

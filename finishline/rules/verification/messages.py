@@ -1,7 +1,4 @@
-"""Messages between the server and a worker.
-
-They hold plain values, so either side can write and check them with its own tools.
-"""
+"""Messages between server and worker, as plain values that both write and check."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -153,10 +150,9 @@ class Training:
 
 @dataclass(frozen=True)
 class ReplayJob:
-    """One attempt at a job. A worker sees it once it has the lease.
+    """One attempt at a job, for the worker with the lease. `trainings` are made in order.
 
-    `trainings` are made in order. `control_points` is empty for a configuration without a band.
-    `clock` and `division` say which seconds count.
+    `control_points` is empty without a band. `clock` and `division` say which seconds count.
     """
 
     attempt_id: str
@@ -223,8 +219,7 @@ class PackageContent:
 class TrainingGrant:
     """Further needs of a worker with a lease to train code submissions in a sandbox.
 
-    `packages` are by the name in their trainings. `task_files` has the SHA-256 of each file of the
-    task. `prepare_seconds` are processor time.
+    `packages` are by name. `task_files` has SHA-256 sums. `prepare_seconds` are processor time.
     """
 
     packages: dict[str, PackageContent]
@@ -370,8 +365,7 @@ class Node:
 class WorkerSystem:
     """The hardware and software of a worker.
 
-    On several hosts `nodes` lists them, the worker's first. `accelerator_count` is of all of them,
-    processor and memory are of one.
+    On several hosts `nodes` lists them, its own first. Only `accelerator_count` is of all.
     """
 
     worker: str
@@ -423,8 +417,7 @@ class BoxWord:
 class WorkerHello:
     """A worker is alive: sent at the start, every few seconds, and when it has become free.
 
-    A "draining" worker was stopped by its own operator and finishes its attempt. A worker without a
-    broker `polls` for its attempts.
+    A "draining" worker finishes its attempt and stops. A worker without a broker `polls`.
     """
 
     system: WorkerSystem
@@ -436,10 +429,9 @@ class WorkerHello:
 
 @dataclass(frozen=True)
 class HelloAnswer:
-    """An organiser's order to a worker, and the reason.
+    """An organiser's order to a worker. An `unconfirmed` one gets no job until it is confirmed.
 
-    `roof_wanted` asks for a speed check, because the hardware class has no peak throughput yet. An
-    `unconfirmed` worker gets no job until an organiser confirms it.
+    `roof_wanted` asks for a speed check: the hardware class has no peak throughput yet.
     """
 
     order: WorkerOrder = "work"

@@ -169,8 +169,7 @@ def _band_reason(run: ReplayRun, broken: BandBreak, *, below: Weight) -> Reason:
 def judge_time(case: Case, policy: ReplayPolicy) -> Reason:
     """Compare the measured time with the claimed one, or say why it was not compared.
 
-    The runs may take `policy.time_tolerance` more on another machine of the class. If their mean
-    takes more, the reason notes it and gives the probability of chance.
+    A mean beyond `policy.time_tolerance` is noted with the probability of chance.
     """
     benchmark, claim, report, counted = case.benchmark, case.require_claim(), case.report, case.runs
     if claim.trained_with == "own":
@@ -311,10 +310,9 @@ def judge_precision(claim: Claim, report: ReplayReport) -> list[Reason]:
 def draw_replay(
     benchmark: Benchmark, claim: Claim, *, entropy: bytes, wanted: int | None = None
 ) -> Draw:
-    """Draw the number of runs of a verification and their seeds, from 32 random bytes.
+    """Draw the runs of a verification and their seeds. Raises RuleError if it can't be replayed.
 
-    Between min_runs and max_runs, twice as many where the claimed settings are not calibrated.
-    `wanted` is another number. Raises RuleError if the claim cannot be replayed.
+    `wanted`, or min_runs to max_runs, and twice as many for uncalibrated settings.
     """
     reason = why_not_replayable(benchmark, claim)
     if reason is not None or benchmark.replay is None:

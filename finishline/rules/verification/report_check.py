@@ -84,8 +84,7 @@ TOLERANCE_SECONDS = 1e-6
 def check_ledgers(run: ReplayRun, clock: Clock, *, division: str) -> None:
     """Raise RuleError, naming run and field, unless a run's ledgers make its seconds.
 
-    Each evaluation's seconds are its ledger's on the clock. Phases never lose seconds from one
-    evaluation to the next, nor to the end of the run.
+    On the clock a ledger gives an evaluation's seconds. Phases never lose seconds later.
     """
     place = f"runs[{run.index}]"
     ledgers = [ledger_of(item.ledger, place) for item in run.evaluations]
@@ -196,10 +195,7 @@ def check_stream(
 
 
 def starts_clock(event: StreamedEvent, clock: Clock) -> bool:
-    """Whether a run's clock starts with this event, unless it has started before.
-
-    On the dawnbench clock all preparation counts. On the others the first phase after it.
-    """
+    """Whether the clock starts here: on dawnbench with the run, else after the preparation."""
     if clock.name == "dawnbench":
         return event.kind == "run_started"
     return event.kind == "phase" and event.phase not in PREPARATION
