@@ -15,10 +15,7 @@ SECONDS_BETWEEN_LINES = 2.0
 
 
 def fetch_data(screen: Screen, act: str, named: str, data: Path, folder: Path | None) -> ExitCode:
-    """Fetch the missing files, where their licence allows it, or only `check` them.
-
-    A stopped download continues. Each file is compared with its published hash.
-    """
+    """Fetch files where their licence allows it, or `check` them, by their published hashes."""
     require_training_packages("benchmark fetch")
     _, benchmark = find_benchmark(named, folder)
     arguments = [act, reference_of(benchmark).reference, "--data-dir", str(data.absolute())]
@@ -31,7 +28,8 @@ def fetch_data(screen: Screen, act: str, named: str, data: Path, folder: Path | 
             answer = event
         elif kind == "progress" and time.monotonic() > said_at:
             said_at = time.monotonic() + SECONDS_BETWEEN_LINES
-            screen.say(_progress(event))
+            of = f" of {event['total'] / 1e6:,.0f}" if event["total"] else ""
+            screen.say(f"  {event['name']}: {event['have'] / 1e6:,.0f}{of} MB")
         elif kind == "exit" and (event["code"] not in (0, 1) or not answer):
             why = event["said"] or f"exit code {event['code']}"
             raise CliError(why)
@@ -58,9 +56,3 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     yield "  " + ", ".join(filter(None, words))
     if not usable and found["command"]:
         yield f"    {found['command']}"
-
-
-def _progress(event: dict[str, Any]) -> str:
-    have, total = event["have"] / 1e6, event["total"]
-    of = f" of {total / 1e6:,.0f}" if total else ""
-    return f"  {event['name']}: {have:,.0f}{of} MB"

@@ -48,11 +48,10 @@ class RunProgress:
 
 @dataclass
 class ReplayProgress:
-    """A training of several runs, built up from its events.
+    """A training of several runs, built up from its events. A second attempt starts from zero.
 
-    `bands` is keyed by the number of the evaluation, from 1. `names` says for a run, by its index
-    from 0, its side in a head-to-head, or "control" or "repeat". `step` names the evaluated points
-    of a run. A second attempt starts from zero.
+    `bands` counts evaluations from 1. `names` has the side of a head-to-head, "control" or "repeat"
+    by run, from 0. `step` names the evaluated points of a run.
     """
 
     target: QualityTarget
@@ -195,7 +194,10 @@ def _watch(
                     int(point["index"]): (float(point["lower"]), float(point["upper"]))
                     for point in state.get("control_points") or []
                 }
-                progress.names = _names_of_runs(state)
+                sides = enumerate((state.get("head_to_head") or {}).get("order") or ())
+                controls = dict.fromkeys(state.get("control_runs") or (), "control")
+                repeats = dict.fromkeys(state.get("repeat_runs") or (), "repeat")
+                progress.names = dict(sides) | controls | repeats
                 if (sentence := state.get("waiting_for")) and sentence not in said:
                     said.add(sentence)
                     screen.say(f"  {sentence}")
@@ -207,13 +209,6 @@ def _watch(
         f"see it at {server.url}/verifications/{view.get('id')}.",
         exit_code=ExitCode.SERVER,
     )
-
-
-def _names_of_runs(view: View) -> dict[int, str]:
-    """Name the sides of a head-to-head, and the runs that measure no time, by run index."""
-    sides = enumerate((view.get("head_to_head") or {}).get("order") or ())
-    controls = dict.fromkeys(view.get("control_runs") or (), "control")
-    return dict(sides) | controls | dict.fromkeys(view.get("repeat_runs") or (), "repeat")
 
 
 def _table_of(event: ServerEvent) -> dict[str, Any]:

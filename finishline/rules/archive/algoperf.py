@@ -7,7 +7,7 @@ mlcommons/algorithmic-efficiency, docs/DOCUMENTATION.md.
 import math
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -94,10 +94,7 @@ def score_algoperf(paths: Iterable[Path]) -> Iterator[Record]:
 
 
 def _find(root: Path) -> list[Submission]:
-    """Find the submissions below a folder:
-
-    SUBMISSION/STUDY/WORKLOAD/trial_N/eval_measurements.csv.
-    """
+    """Find submissions by SUBMISSION/STUDY/WORKLOAD/trial_N/eval_measurements.csv in a folder."""
     found: dict[Path, Submission] = {}
     for trial in sorted(root.rglob("trial_*")):
         named, folder = _WORKLOAD.fullmatch(trial.parent.name), trial.parents[2]
@@ -114,7 +111,6 @@ def _find(root: Path) -> list[Submission]:
 
 
 def _read(submission: Submission) -> None:
-    """Read the time of each study of each workload, and note missing trials."""
     problems, path = submission.problems, submission.id
     least = TRIALS.get(submission.folder.parent.name, 0)
     for workload, studies in sorted(submission.trials.items()):
@@ -146,8 +142,7 @@ def _read(submission: Submission) -> None:
 def _first_at_target(table: Path, workload: str, submission: Submission) -> tuple[float, float]:
     """Return number and seconds of a trial's first evaluation at the target, infinite without one.
 
-    The least of several trials is the best by the published scores: they take the trial with the
-    fewest evaluations. Of equal ones they take any, and we take the fastest.
+    The published scores take the trial with the fewest evaluations, and we the fastest of those.
     """
     metric, target = TARGETS[workload]
     quality, problems = f"validation/{metric}", submission.problems
@@ -186,7 +181,6 @@ def _read_table(table: Path, file: str, columns: Sequence[str]) -> Source:
 
 
 def _score(board: Sequence[Submission]) -> Iterator[Record]:
-    """Yield the records of a leaderboard, comparing each time with the fastest of its workload."""
     seen = {workload for submission in board for workload in submission.studies}
     base = [*BASE, *(workload for workload in ADDED if workload in seen)]
     variants = HELD_OUT if seen & {*HELD_OUT} else ()
@@ -210,7 +204,10 @@ def _score(board: Sequence[Submission]) -> Iterator[Record]:
     fastest = _fastest(counted)
     for submission, why, seconds in zip(board, missed, counted, strict=True):
         ratios = {name: each / fastest[name] for name, each in seconds.items()}
-        profile = _profile(ratios.values(), len(base))
+        slowness = (1 + (SLOWEST - 1) * i / (POINTS - 1) for i in range(POINTS))
+        profile = [
+            (most, sum(ratio <= most for ratio in ratios.values()) / len(base)) for most in slowness
+        ]
         yield {
             "id": submission.id,
             "suite": "AlgoPerf",
@@ -233,10 +230,7 @@ def _score(board: Sequence[Submission]) -> Iterator[Record]:
 def _missed(
     board: Sequence[Times], base: Sequence[str], held_out: Mapping[str, str]
 ) -> list[dict[str, str]]:
-    """Say for each submission why a workload does not count.
-
-    A workload counts with its held-out variant, and a variant with its workload.
-    """
+    """Say why workloads don't count. A workload counts together with its held-out variant."""
     missed: list[dict[str, str]] = []
     for times in board:
         unreached = {
@@ -266,12 +260,6 @@ def _fastest(board: Iterable[Times]) -> dict[str, float]:
         for name, seconds in times.items():
             fastest[name] = min(seconds, fastest.get(name, math.inf))
     return fastest
-
-
-def _profile(ratios: Collection[float], workloads: int) -> list[tuple[float, float]]:
-    """The share of the workloads that are at most so many times as slow as the fastest."""
-    steps = (1 + (SLOWEST - 1) * i / (POINTS - 1) for i in range(POINTS))
-    return [(step, sum(ratio <= step for ratio in ratios) / workloads) for step in steps]
 
 
 def _finite(seconds: float) -> float | None:
