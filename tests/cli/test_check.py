@@ -68,22 +68,11 @@ def test_log_of_a_run_that_was_cut_off_is_told(finishline, tmp_path):
     assert (ran.code, "is a log" in ran.err) == (2, True)
 
 
-@pytest.mark.parametrize(
-    ("claim", "field"),
-    [
-        ({"benchmark": "mnist"}, "benchmark"),
-        ({"division": "ajar"}, "division"),
-        ({"system": {"name": "x", "processor": "y"}}, "system.hardware_class"),
-        ({"hyperparameters": {"batch_size": 3}}, "hyperparameters.batch_size"),
-        ({"surprise": 1}, "surprise"),
-    ],
-)
-def test_a_broken_rule_is_exit_code_1_and_names_file_and_field(finishline, tmp_path, claim, field):
-    ran = finishline("check", str(write_submission(tmp_path / "sub", **claim)), "--json")
-    assert ran.code == 1
-    assert ran.out == ""
+def test_broken_rule_names_file_and_field(finishline, tmp_path):
+    ran = finishline("check", str(write_submission(tmp_path / "sub", surprise=1)), "--json")
+    assert (ran.code, ran.out) == (1, "")
     [problem] = ran.error()["problems"]
-    assert (problem["file"], problem["field"]) == ("submission.json", field)
+    assert (problem["file"], problem["field"]) == ("submission.json", "surprise")
 
 
 def test_a_log_by_itself_is_checked_with_the_submission_beside_it(finishline, tmp_path):
@@ -91,19 +80,6 @@ def test_a_log_by_itself_is_checked_with_the_submission_beside_it(finishline, tm
     ran = finishline("check", str(folder / "run_0.log"))
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.endswith(f"check the whole submission: finishline check {folder}\n")
-
-
-def test_a_broken_log_line_is_named(finishline, tmp_path):
-    folder = write_submission(tmp_path / "sub")
-    log = folder / "run_1.log"
-    lines = log.read_text().splitlines()
-    number = next(n for n, line in enumerate(lines, 1) if "eval_accuracy" in line)
-    lines[number - 1] = lines[number - 1].replace("50.0", '"fifty"')
-    log.write_text("\n".join(lines) + "\n")
-    ran = finishline("check", str(folder))
-    assert ran.code == 1
-    assert f"run_1.log line {number}" in ran.err
-    assert "Traceback" not in ran.err
 
 
 def test_a_dawnbench_entry_needs_its_benchmark_named(finishline, tmp_path):

@@ -7,7 +7,6 @@ import pytest
 
 from finishline.cli.client import ServerClient
 from finishline.cli.commands.run import name_of_class
-from finishline.cli.rows import Words, read_rows
 from finishline.devices import local_system
 from tests.support.boards import as_row
 
@@ -126,11 +125,6 @@ def test_submission_of_another_shape_is_one_sentence(finishline, standin, folder
     standin.answer("GET /api/v1/submissions/s1", SUBMISSION | wrong)
     ran = finishline(name, {"submit": str(folder), "show": "s1"}[name])
     assert (ran.code, "Unexpected answer" in ran.err, ran.err.count("\n")) == (4, True, 1)
-
-
-def test_rows_without_a_request_are_refused():
-    with pytest.raises(ValueError, match="not a row: board ID"):
-        read_rows("board ID\n    GET /board\n    Show it.\n", {}, Words({}, {}, {}, {}))
 
 
 def test_command_waits_as_long_as_the_server_says(finishline, standin, monkeypatch):

@@ -103,21 +103,6 @@ def test_a_changed_file_is_told_with_both_hashes_and_pinned_on_request(mine, fin
     assert "README" not in written
 
 
-def test_a_wrong_field_is_told_with_its_line(mine, finishline):
-    definition = mine / "benchmark.toml"
-    text = definition.read_text()
-    definition.write_text(text.replace("value = 90.0 ", "value = 0.9  "))
-    line = 1 + next(n for n, each in enumerate(text.splitlines()) if each.startswith("value"))
-
-    ran = finishline("benchmark", "check", str(mine), "--json")
-
-    assert ran.code == 1
-    (problem,) = ran.error()["problems"]
-    assert (problem["file"], problem["line"]) == ("benchmark.toml", line)
-    assert problem["field"] == "target.value"
-    assert problem["expected"] == "90, or the unit fraction"
-
-
 @pytest.mark.usefixtures("boxed")
 def test_a_check_trains_the_reference_and_warns(mine, finishline):
     small(mine)

@@ -67,18 +67,6 @@ def test_the_program_runs_once_for_each_seed_and_its_logs_are_a_submission(
     assert command("check", str(out)).code == 0
 
 
-def test_the_count_of_runs_is_that_of_the_option(command, program, tmp_path):
-    out = str(tmp_path / "mine")
-    ran = command(
-        "run", "digits", "--runs", "5", "--division", "open", "--out", out, "--", *program
-    )
-    assert ran.code == 0
-    assert claim_in(tmp_path / "mine")["division"] == "open"
-    assert "Next: finishline check" in ran.out
-    seeds = [int(each["SEED"]) for each in told(tmp_path / "mine")]
-    assert seeds == list(range(seeds[0], seeds[0] + 5))
-
-
 @pytest.mark.parametrize(
     ("body", "said"),
     [
@@ -93,12 +81,6 @@ def test_a_program_that_fails_is_told_by_its_code(command, tmp_path, body, said)
     assert ran.code == 1
     assert said in ran.err
     assert "Run 1 of 3" in ran.err
-
-
-def test_a_program_that_is_not_there_is_named(command, tmp_path):
-    ran = command("run", "digits", "--out", str(tmp_path / "mine"), "--", "no-such-program")
-    assert ran.code == 1
-    assert "no-such-program" in ran.err
 
 
 def test_logs_by_other_means_get_a_submission(command, program, tmp_path):

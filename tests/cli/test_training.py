@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from finishline.cli.definitions import find_benchmark
 from finishline.cli.errors import CliError, ExitCode
 from finishline.cli.processes import Training, train_reference
 from finishline.cli.screen import open_console
@@ -79,13 +78,6 @@ def test_leaving_the_events_ends_the_training(standin_training):
     assert time.monotonic() - began < 20
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-
-
-def test_an_unknown_benchmark_is_named_with_the_known_ones(tmp_path):
-    (tmp_path / "digits.toml").touch()
-    with pytest.raises(CliError, match=r"no benchmark 'mnist' in .*digits") as caught:
-        find_benchmark("mnist", tmp_path)
-    assert caught.value.exit_code is ExitCode.NOT_FOUND
 
 
 def test_digits_is_measured_on_this_machine_in_one_document(finishline, tmp_path):

@@ -42,26 +42,8 @@ def link(package):
     (package / "notes.txt").symlink_to("/etc/passwd")
 
 
-def binary(package):
-    (package / "model.so").write_bytes(b"\x7fELF\0")
-
-
-def shadow(package):
-    (package / "json.py").write_text("x = 1\n")
-
-
-def other_benchmark(package):
-    manifest = package / "training.toml"
-    manifest.write_text(manifest.read_text().replace('"digits"', '"imagenet"'))
-
-
 def half_manifest(package):
     (package / "training.toml").write_text("schema = 1\nbenchmark\n")
-
-
-def licenceless(package):
-    manifest = package / "training.toml"
-    manifest.write_text(re.sub(r"(?m)^license.*", "license = 3", manifest.read_text()))
 
 
 def large(package):
@@ -73,11 +55,7 @@ def large(package):
     ("damage", "file", "line", "field", "expected"),
     [
         (link, "notes.txt", None, None, "a regular file"),
-        (binary, "model.so", None, None, ".py .toml .md .txt"),
-        (shadow, "json.py", None, None, "another name"),
-        (other_benchmark, "training.toml", 2, "benchmark", "digits or fashion or teacher"),
         (half_manifest, "training.toml", 2, None, "a TOML file"),
-        (licenceless, "training.toml", 6, "license", "a text of 1 to 4000 characters"),
         (large, None, None, None, "at most 262144 bytes"),
     ],
 )

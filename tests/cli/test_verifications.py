@@ -233,33 +233,6 @@ def test_watching_goes_on_with_the_pairs_that_follow(finishline, standin):
     assert f"Verification d2: {standin.url}/verifications/d2" in ran.out
 
 
-def test_a_part_of_a_head_to_head_is_followed_to_the_end(finishline, standin):
-    goes_on = {
-        "outcome": "continues",
-        "head_to_head": HEAD_TO_HEAD | {"pairs": PAIRS[:1], "continued_by": "d2"},
-    }
-    standin.answer("GET /api/v1/verifications/d1", ENDED | goes_on)
-    standin.stream("d1", ("end", ENDED | goes_on))
-    standin.answer("GET /api/v1/verifications/d2", ENDED | {"id": "d2"})
-    standin.stream("d2", ("end", ENDED | {"id": "d2", "outcome": "not_proven"}))
-    ran = finishline("verify", "d1", "--watch", "--json")
-
-    assert (ran.code, ran.json()["id"]) == (0, "d2")
-
-
-@pytest.mark.parametrize(
-    ("outcome", "code"),
-    [("challenger_faster", 0), ("not_proven", 0), ("inconclusive", 3), (None, 3)],
-)
-def test_a_head_to_head_that_says_nothing_ends_with_code_3(finishline, standin, outcome, code):
-    standin.answer("POST /api/v1/head-to-heads", QUEUED, status=201)
-    end = ENDED | {"outcome": outcome, "head_to_head": HEAD_TO_HEAD}
-    standin.stream("d1", ("end", end))
-    ran = finishline("verify", "--head-to-head", "s1", "s2", "--watch", "--json")
-
-    assert (ran.code, ran.json()) == (code, end)
-
-
 BATCH = {
     "dry_run": True,
     "replays": [{"submission_id": "s1", "verification_id": None, "runs_expected": 3.5,

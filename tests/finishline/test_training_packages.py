@@ -239,9 +239,10 @@ def test_an_interrupted_command_says_how_to_follow_again(
         ({"state": "failed", "reasons": [{"code": "entry_died"}]}, 3),
         ({"state": "cancelled", "reasons": []}, 3),
         ({"state": "done", "outcome": "inconclusive", "reasons": []}, 3),
-        ({"state": "done", "outcome": "verified", "reasons": []}, 0),
+        *(({"state": "done", "outcome": outcome, "reasons": []}, 0)
+          for outcome in ("verified", "challenger_faster", "not_proven")),
     ],
-)
+)  # fmt: skip
 def test_a_box_that_could_not_be_had_is_not_the_packages_fault(measurement, code):
     assert verdict_code(measurement) == code
 

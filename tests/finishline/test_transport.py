@@ -11,8 +11,6 @@ from finishline.client.errors import NotFound, Unavailable
 from finishline.client.sse import ServerEvent, follow_events, parse_events, split_lines
 from finishline.client.transport import Transport
 
-Answer = httpx2.Response | Exception
-
 
 class Server:
     """Answers in order, the last one for ever; keeps what it was asked."""
@@ -110,16 +108,6 @@ def test_a_submission_is_sent_again_whole_and_under_the_same_key(folder):
     assert (len(keys), len(server.bodies)) == (1, 3)
     for body in server.bodies:
         assert (folder / "run_2.log").read_bytes() in body
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"<html>", b"[]", b'{"benchmarks": [{"id": 3}]}', pytest.param(b"[" * 100_000, id="deep")],
-)
-def test_an_answer_of_another_shape_is_one_sentence(content):
-    with Server(answer(content=content)).client() as client, pytest.raises(FinishlineError) as no:
-        client.benchmarks()
-    assert "\n" not in no.value.detail
 
 
 @pytest.mark.parametrize(

@@ -100,16 +100,6 @@ def test_the_last_evaluation_within_the_budget_counts():
     assert step.formula == "Mean of all runs within 30 s"
 
 
-def test_a_late_first_evaluation_is_named():
-    runs = [run_of("run_1.log", (10, 90.0)), run_of("run_2.log", (31.5, 99.0), (60, 99.5))]
-    result = score(runs, toy(), division="open", price_usd_per_hour=None)
-
-    (late,) = [each for each in result.violations if each.code == "over_budget"]
-    assert late.message == "the first evaluation of run_2.log ended after 31.5 s"
-    assert late.expected == "an evaluation within the budget of 30 s"
-    assert result.runs[1].best_quality is None
-
-
 def test_the_mean_ranks_and_a_miss_is_the_worst_run():
     assert PERCENT.measured([90.0, 92.0, 94.0]) == 92.0
     assert PERCENT.measured([90.0, None, 94.0]) == pytest.approx((90 + 90 + 94) / 3)

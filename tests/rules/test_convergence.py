@@ -303,42 +303,6 @@ def test_what_has_no_points_is_not_checked(benchmark, make_benchmark):
     assert scored(make_benchmark(**settings, count=6), [16] * 5).rcp is not None
 
 
-MISSED = (Evaluation(epoch=1.0, seconds=90.0, quality=10.0),)
-NEVER = {"evaluations": (), "status": None, "stop_seconds": None, "batch_size": None}
-
-
-@pytest.mark.parametrize(
-    ("last", "convergence", "code", "told"),
-    [
-        ({"batch_size": 129}, 16, "batch_size_differs", "batch size 129, and 128 in run_0.log"),
-        # Success without the target does not count as converged.
-        ({"evaluations": MISSED}, None, "success_without_target", ""),
-        ({"evaluations": ()}, None, "success_without_target", "nothing was evaluated"),
-        # Dell's llama2_70b_lora of v5.1 has a run that ended before its first evaluation.
-        (NEVER, None, None, ""),
-    ],
-)
-def test_a_set_with_one_odd_run(benchmark, last, convergence, code, told):
-    runs = [*(a_run(16, number) for number in range(4)), a_run(16, 4, **last)]
-    result = score_set(benchmark, runs)
-
-    assert [run.convergence for run in result.runs] == [16, 16, 16, 16, convergence]
-    found = [(v.code, v.file) for v in result.violations]
-    assert found == ([] if code is None else [(code, "run_4.log")])
-    assert told in "".join(v.message for v in result.violations)
-    if last is NEVER:  # It is dropped as the slowest.
-        assert (result.tta_seconds, result.reached, result.started) == (100.0, 4, 5)
-        assert (result.runs[4].reached, result.runs[4].best_quality) == (False, None)
-
-
-def test_too_few_converged_runs_are_no_result(benchmark):
-    runs = [a_run(16, n, status="success" if n < 3 else "aborted") for n in range(5)]
-    result = score_set(benchmark, runs)
-
-    assert (result.tta_seconds, result.raw_tta_seconds) == (None, None)
-    assert (result.rcp.verdict, result.violations) == ("fail", ())
-
-
 def test_convergence_is_taken_from_the_runs_of_the_median_window(benchmark):
     """Windows of 5 of 7 runs take 100, 103 and 103.3 s: the second is scored."""
     times = [100.0, 100.0, 100.0, 100.0, 100.0, 109.0, 110.0]

@@ -13,7 +13,6 @@ from finishline.rules.benchmarks.definition_tables import RunsRule
 from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import BenchmarkError
 from finishline.rules.run import Evaluation
-from finishline.rules.scoring.scoring import scored_places
 from server.benchmarks.definitions import rules_that_differ
 from server.benchmarks.phases import phases_at, why_not_taken
 
@@ -160,17 +159,6 @@ def test_benchmarks_may_have_two_metrics_to_reach(benchmarks, name, goals):
     assert target.logged_names == tuple(goal[0] for goal in goals)
 
 
-def test_of_100_runs_of_ncf_the_first_50_that_converge_count(benchmarks):
-    """Source: training_rules.adoc of v0.5: "Run 100, use first 50 that converge"."""
-    rule = benchmarks["mlperf-v0.5-ncf"].runs
-    every_other = [None if i % 2 else float(i) for i in range(110)]
-
-    assert rule.wanted == 100
-    assert scored_places(every_other, rule) == list(range(0, 100, 2))
-    assert scored_places(every_other[:98], rule) == []
-    assert scored_places([1.0, 2.0], replace(rule, count=1, started=2)) == [0]
-
-
 MASK = QualityTarget("mask AP", 0.339, "fraction", "higher", logged_as="SEGM")
 MASKRCNN = QualityTarget("box AP", 0.377, "fraction", "higher", logged_as="BBOX", also=(MASK,))
 
@@ -216,22 +204,6 @@ def test_in_single_precision_a_target_is_reached_by_itself(value, direction, sin
     assert not exact.is_reached(single)
     step = -2e-6 if direction == "higher" else 1e-7
     assert not target.is_reached(single + step)
-
-
-@pytest.mark.parametrize(
-    ("direction", "floor", "quality", "beyond"),
-    [
-        ("lower", 0.54, 0.5399, True),
-        ("lower", 0.54, 0.54, False),
-        ("lower", 0.54, 0.6, False),
-        ("higher", 100.0, 100.1, True),
-        ("higher", 100.0, 100.0, False),
-        ("lower", None, 0.0, False),
-    ],
-)
-def test_no_quality_is_beyond_what_the_data_allow(direction, floor, quality, beyond):
-    target = QualityTarget("q", 0.8, "loss", direction, floor=floor)
-    assert target.is_beyond_floor(quality) is beyond
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from finishline.rules.verification.head_to_head import (
     looks_of,
     pair_runs,
     threshold,
-    why_no_head_to_head,
 )
 from finishline.rules.verification.job import Case, Contest, in_turn
 from finishline.rules.verification.messages import Failure, ReplayEvaluation, ReplayReport
@@ -405,16 +404,3 @@ def test_on_another_class_than_the_boards_nothing_is_decided(digits):
         ("head_to_head_time", "leaves_open"), ("hardware_differs", "leaves_open"),
     )  # fmt: skip
     assert verdict.reasons[0].message.startswith("no result, trained on h200-8: ")
-
-
-def test_sides_are_of_one_division_and_hardware_class(digits):
-    system = replace(CLAIM.system, hardware_class="h200-8")
-
-    assert why_no_head_to_head(digits, CLAIM, CLAIM) is None
-    assert why_no_head_to_head(digits, replace(CLAIM, package="a" * 64), CLAIM) is None
-    for benchmark, changes, why in (
-        (digits, {"division": "open"}, "one division"),
-        (digits, {"system": system}, "h200-8"),
-        (digits, {"hyperparameters": {"dropout": 0.1}}, "the holder cannot be replayed"),
-    ):
-        assert why in why_no_head_to_head(benchmark, CLAIM, replace(CLAIM, **changes))

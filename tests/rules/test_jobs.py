@@ -10,12 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from finishline.rules.verification.calibration import plan_calibration
-from finishline.rules.verification.cross_check import plan_cross_check
-from finishline.rules.verification.head_to_head import HEAD_TO_HEAD, plan_head_to_head
 from finishline.rules.verification.job import Request
 from finishline.rules.verification.messages import Failure
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
-from finishline.rules.verification.replay import draw_replay, plan_replay
 from server.verifications.pools import measured_runs
 from server.verifications.queue import (
     NO_TURNS,
@@ -25,13 +22,8 @@ from server.verifications.queue import (
     sharer_of,
 )
 from tests.support.build import build_report
-from tests.support.verdicts import CLAIM
 
 ENTROPY = bytes(range(32))
-
-
-def claim_of(**settings):
-    return replace(CLAIM, hyperparameters=settings)
 
 
 def request(digits, *claims, **wishes):
@@ -47,19 +39,6 @@ def test_a_purpose_is_known_by_its_name_and_says_how_it_ends():
     assert all(PURPOSES[name].words.about for name in ASKED_FOR)
 
 
-@pytest.mark.parametrize("trained_with", ["reference", "own"])
-def test_a_replay_trains_secret_seeds_only(trained_with, digits):
-    claim = replace(claim_of(batch_size=32.0), trained_with=trained_with)
-    planned = plan_replay(request(digits, claim))
-
-    assert digits.replay.min_runs <= len(planned) <= digits.replay.max_runs
-    drawn = draw_replay(digits, claim, entropy=ENTROPY)
-    assert tuple(training.seed for training in planned) == drawn.seeds
-    first = planned[0]
-    assert (first.package, first.settings) == ("digits", {"batch_size": 32.0})
-    assert (first.stop_at, first.measure) == ("target", ("tta", "profile"))
-
-
 def test_a_calibration_trains_one_batch_size_to_the_end(digits):
     planned = plan_calibration(request(digits, runs=3, taken=set(), batch_size=32))
 
@@ -72,39 +51,6 @@ def test_a_calibration_trains_one_batch_size_to_the_end(digits):
     assert seeds == [int.from_bytes(digest[:4], "big") for digest in digests]
     more = plan_calibration(request(digits, runs=3, taken={seeds[1]}, batch_size=32))
     assert [training.seed for training in more][:2] == [seeds[0], seeds[2]]
-
-
-def test_a_head_to_head_trains_both_in_turn_with_complete_settings(digits):
-    planned = plan_head_to_head(request(digits, claim_of(batch_size=32.0), claim_of(), pairs=2))
-
-    mine, other = digits.defaults() | {"batch_size": 32.0}, digits.defaults()
-    assert [training.settings for training in planned] == [mine, other, other, mine]
-    seeds = [training.seed for training in planned]
-    assert (seeds[::2], len(set(seeds))) == (seeds[1::2], 2), "one seed for a pair"
-
-
-def test_a_head_to_head_of_packages_pairs_them_on_the_same_data(digits):
-    mine, other = (replace(claim_of(), division="open", package=each * 64) for each in "ab")
-    planned = plan_head_to_head(request(digits, mine, other, pairs=2))
-    mixed = plan_head_to_head(request(digits, mine, claim_of(), pairs=1))
-
-    assert [training.package[-1] for training in planned] == ["a", "b", "b", "a"]
-    assert all(training.in_box and not training.settings for training in planned)
-    assert len({training.seed for training in planned}) == 2
-    first, second = (
-        hashlib.sha256(b"finishline data" + ENTROPY + n).hexdigest() for n in (b"0", b"1")
-    )
-    assert [training.data_nonce for training in planned] == [first, first, second, second]
-    assert HEAD_TO_HEAD.why_not(digits, (mine, other)) is None
-    assert [(each.in_box, each.data_nonce) for each in mixed] == [(True, first), (False, None)]
-    assert mixed[0].seed == mixed[1].seed
-    assert mixed[1].settings == digits.defaults()
-
-
-def test_a_cross_check_trains_one_finished_run_again(digits):
-    (training,) = plan_cross_check(request(digits, claim_of(momentum=0.8), seed=42))
-
-    assert (training.seed, training.settings) == (42, {"momentum": 0.8})
 
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -10,11 +10,9 @@ import pytest
 from scipy.stats import binom
 
 from finishline.rules.benchmarks.benchmark import load_benchmark
-from finishline.rules.benchmarks.quality import QualityTarget
-from finishline.rules.errors import ClaimError, RuleError
+from finishline.rules.errors import RuleError
 from finishline.rules.logs.dawnbench import parse_entry
 from finishline.rules.scoring.latency import latency_figures, median_lower_bound, score_inference
-from finishline.rules.submissions.submission import score_submission
 from finishline.rules.verification.job import Request
 from finishline.rules.verification.latency import (
     check_latency,
@@ -26,8 +24,6 @@ from finishline.rules.verification.messages import Absence, BackendLatency, Fail
 from server.base.standing import run_limit_seconds
 from server.verifications.views import measured_figures, why_absent
 from tests.support.verdicts import CLAIM, LAPTOP, WORKER, trained
-
-TARGET = QualityTarget(metric="top1Accuracy", value=97.5, unit="percent", direction="higher")
 
 
 def some_times(count):
@@ -234,11 +230,6 @@ def test_a_run_that_failed_measured_nothing():
         assert verdict.reasons[0].message == f"nothing was measured: {why}"
 
 
-def test_the_measured_figures_are_those_of_the_fastest_backend():
-    figures = measured_figures(DIGITS, report(*MEASURED))
-    assert (figures.p50_ms, figures.samples, figures.p99_ms) == (0.1, 1198, 0.1)
-
-
 @pytest.mark.parametrize(
     "first", [MEASURED[0], *(slow(n, seconds=s) for n, s in ((120, 30.5), (700, 31.0), (1, 60.5)))]
 )
@@ -282,18 +273,6 @@ def test_a_run_that_failed_may_have_some_backends_and_none_twice():
         check_latency(replace(report(), runs=[twice]), DIGITS)
 
 
-def test_one_training_is_drawn_and_the_job_says_how_to_time_its_model():
-    planned = plan_latency(Request(DIGITS, bytes(32), claims=[claim()]))
-    other = plan_latency(Request(DIGITS, bytes(31) + b"\1", claims=[claim()]))
-
-    assert (len(planned), planned[0].seed != other[0].seed) == (1, True)
-    (training,) = planned
-    assert (training.stop_at, "latency" in training.measure) == ("target", True)
-    assert run_limit_seconds(DIGITS, planned) == 60 + 240
-    untimed = [replace(training, measure=("tta",)) for training in planned]
-    assert run_limit_seconds(DIGITS, untimed) == 60
-
-
 def test_what_cannot_be_measured_says_why():
     entry = replace(claim(kind="train"), dawnbench={"model": "m"})
     unknown = replace(claim(kind="train"), hyperparameters={"layers": 3.0})
@@ -316,49 +295,6 @@ ENTRY = {
     "latency": 2.5,
     "cost": 0.000004,
 }
-
-
-@pytest.fixture
-def score(shipped_benchmarks):
-    """Scores the entry, changed as told; a field of None is left out."""
-
-    def build(benchmark_id="cifar10", logs=None, **changes):
-        entry = {name: value for name, value in (ENTRY | changes).items() if value is not None}
-        return score_submission(
-            json.dumps(entry).encode(),
-            logs or {},
-            shipped_benchmarks,
-            file="entry.json",
-            benchmark_id=benchmark_id,
-        )
-
-    return build
-
-
-def test_a_cost_is_of_one_item_and_shown_for_10_000(score):
-    """Source: dawn-bench-entries README: the cost field is of one item, the board's of 10,000."""
-    scored = score(top1Accuracy=94.5)
-
-    assert (scored.claim.kind, scored.runs, scored.scored_runs) == ("inference", (), [])
-    assert scored.result.latency_ms == 2.5
-    assert scored.result.cost_usd_per_10000 == pytest.approx(0.04)
-    for cost in (None, 0):
-        assert score(top1Accuracy=94.5, cost=cost).result.cost_usd_per_10000 == cost
-
-
-@pytest.mark.parametrize(
-    ("quality", "eligible"), [(93.99, False), (94.0, True), (94.01, True), (100.0, True)]
-)
-def test_a_model_at_the_target_is_good_enough(score, quality, eligible):
-    result = score(top1Accuracy=quality).result
-
-    assert (result.quality, result.reached, result.eligible) == (quality, eligible, eligible)
-
-
-def test_an_entry_is_of_a_benchmark_with_a_metric_of_dawnbench(score):
-    with pytest.raises(ClaimError) as caught:
-        score("mlperf-v0.5-gnmt", SacreBLEU=24.5)
-    assert caught.value.field == "benchmark"
 
 
 def test_only_an_inference_entry_in_the_metric_of_the_benchmark_is_scored(cifar10):

@@ -31,20 +31,6 @@ def test_a_folder_without_problems_is_a_benchmark():
     assert found.files == FILES
 
 
-def test_another_hash_or_an_unpinned_file_is_named():
-    found, expected = (
-        hashlib.sha256(content).hexdigest() for content in (b"1,3\n", FILES["points.csv"])
-    )
-    field = "field trainings.files"
-
-    assert problems_of(own_files() | {"points.csv": b"1,3\n"}) == [
-        f"points.csv, {field}: its SHA-256 is {found}; expected {expected}"
-    ]
-    assert problems_of(own_files() | {"more.csv": b"1\n"}) == [
-        f"more.csv, {field}: not pinned; expected its SHA-256 in the definition"
-    ]
-
-
 def test_problems_of_every_part_are_told_together():
     files = own_files()
     del files["points.csv"]

@@ -2,7 +2,6 @@
 
 import hashlib
 import math
-from collections import Counter
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -23,7 +22,7 @@ from finishline.rules.verification.control_points import (
     first_break,
     is_calibrated,
 )
-from finishline.rules.verification.job import Draw, Request, draw, seal
+from finishline.rules.verification.job import draw
 from finishline.rules.verification.messages import (
     ControlPoint,
     ReplayEvaluation,
@@ -31,7 +30,7 @@ from finishline.rules.verification.messages import (
     ReplayRun,
     WorkerSystem,
 )
-from finishline.rules.verification.replay import draw_replay, plan_replay, why_not_replayable
+from finishline.rules.verification.replay import draw_replay, why_not_replayable
 from finishline.rules.verification.report_check import (
     StreamedEvent,
     check_ledgers,
@@ -59,25 +58,6 @@ def claim_of(**changes):
         "run_files": ("run_0.log", "run_1.log", "run_2.log"),
     }
     return Claim(**(settings | changes))
-
-
-def test_a_plan_is_a_function_of_its_entropy(digits):
-    same = draw_replay(digits, claim_of(), entropy=ENTROPY)
-    other = draw_replay(digits, claim_of(), entropy=bytes(32))
-
-    assert draw_replay(digits, claim_of(), entropy=ENTROPY) == same
-    assert (other.seeds != same.seeds, other.nonce != same.nonce) == (True, True)
-
-
-def test_every_number_of_runs_the_policy_allows_is_drawn_about_as_often(digits):
-    counts = Counter(
-        len(draw_replay(digits, claim_of(), entropy=i.to_bytes(32, "big")).seeds)
-        for i in range(600)
-    )
-
-    allowed = range(digits.replay.min_runs, digits.replay.max_runs + 1)
-    assert set(counts) == set(allowed)
-    assert min(counts.values()) > 0.8 * 600 / len(allowed)
 
 
 def test_without_calibration_twice_as_many_runs_are_made(digits):
@@ -118,35 +98,6 @@ def test_what_the_reference_cannot_train_is_not_planned(digits, changes, reason)
         draw_replay(digits, claim, entropy=ENTROPY)
 
 
-def test_a_benchmark_without_a_reference_is_not_replayed(cifar10):
-    cifar10 = replace(cifar10, replay=None)
-    claim = claim_of(benchmark_id="cifar10", division="open")
-
-    assert "cifar10 has no reference model" in why_not_replayable(cifar10, claim)
-    with pytest.raises(RuleError):
-        draw_replay(cifar10, claim, entropy=ENTROPY)
-    with pytest.raises(RuleError):
-        plan_replay(Request(cifar10, ENTROPY, claims=[claim]))
-    assert band_for(cifar10, claim, runs=3) == []
-
-
-SEALED = Draw(seeds=(11, 22, 33), nonce="ab" * 32)
-
-
-def hash_of(content):
-    return hashlib.sha256(content.encode()).hexdigest()
-
-
-def test_the_seal_can_be_checked_by_anyone_who_is_told_what_was_drawn(digits):
-    """The published recipe: SHA-256 over the sorted, compact JSON of all that was drawn."""
-    content = (
-        f'{{"benchmark_sha256":"{digits.sha256}","draw":3,"nonce":"{SEALED.nonce}","runs":3,'
-        '"seeds":[11,22,33],"submission":"sub-1"}'
-    )
-
-    assert seal(digits, "sub-1", SEALED) == hash_of(content)
-
-
 @pytest.mark.parametrize("start", range(6))
 def test_whoever_is_told_the_nonce_draws_the_same_runs_and_seeds(digits, start):
     """Drawn again here without the rules: SHA-256 with a counter, four bytes each."""
@@ -163,34 +114,6 @@ def test_whoever_is_told_the_nonce_draws_the_same_runs_and_seeds(digits, start):
     ]
 
     assert list(drawn.seeds) == seeds
-
-
-def test_the_seal_changes_with_any_part_of_it(digits):
-    seals = [
-        seal(digits, "sub-1", SEALED),
-        seal(replace(digits, sha256="0" * 64), "sub-1", SEALED),
-        seal(digits, "sub-2", SEALED),
-        seal(digits, "sub-1", Draw((11, 22), SEALED.nonce)),
-        seal(digits, "sub-1", Draw((11, 33, 22), SEALED.nonce)),
-        seal(digits, "sub-1", Draw((11, 22, 34), SEALED.nonce)),
-        seal(digits, "sub-1", Draw((11, 22, 33), "ac" * 32)),
-    ]
-
-    assert len(set(seals)) == len(seals)
-
-
-def test_what_else_was_settled_is_sealed_under_its_name(digits):
-    content = (
-        f'{{"benchmark_sha256":"{digits.sha256}","draw":3,"hyperparameters":[{{"batch_size":32}},'
-        f'{{"batch_size":64}}],"kind":"calibration","nonce":"{SEALED.nonce}","runs":3,'
-        '"seeds":[11,22,33],"submission":null}'
-    )
-    settings = [{"batch_size": 32.0}, {"batch_size": 64.0}]
-    beside = {"kind": "calibration", "hyperparameters": settings}
-
-    assert seal(digits, None, SEALED, beside=beside) == hash_of(content)
-    # No such name stands in for a part of the draw.
-    assert seal(digits, "s", SEALED, beside={"seeds": [1]}) == seal(digits, "s", SEALED)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from finishline.rules.benchmarks.definition_tables import RunsRule
 from finishline.rules.errors import RuleError
 from finishline.rules.logs import parse_run_log
 from finishline.rules.logs.lines import mllog_line
-from finishline.rules.run import Clock, Evaluation, Ledger, Run
+from finishline.rules.run import Evaluation, Run
 from finishline.rules.scoring.scoring import run_uses, score
 from finishline.rules.statistics.aggregate import (
     Spread,
@@ -152,58 +152,6 @@ def test_a_target_measured_afterwards_converges_where_it_was_first_reached(
     (first,) = score_of([run], dataclasses.replace(at_once, target=afterwards)).runs
 
     assert (last.convergence, first.convergence) == (3.0, 2.0)
-
-
-def test_a_run_that_never_reaches_the_target_is_no_error(make_benchmark, make_run):
-    result = score_of([make_run([50.0, 93.99])], make_benchmark(), price=1.0)
-
-    assert (result.reached, result.tta_seconds, result.tta_display) == (0, None, None)
-    assert (result.cost_usd, result.epochs_to_target, result.cv_percent) == (None, None, None)
-    assert result.best_quality == 93.99
-    assert result.eligible
-
-
-def test_one_failed_run_is_dropped_and_two_make_the_result_invalid(
-    make_benchmark, make_run, five_runs
-):
-    benchmark = make_benchmark(count=5, dropped=1)
-    failed = [make_run([50.0], name=f"failed_{i}.log") for i in range(2)]
-
-    one = score_of([*five_runs[:4], failed[0]], benchmark)
-    two = score_of([*five_runs[:3], *failed], benchmark)
-
-    assert (one.started, one.reached) == (5, 4)
-    assert one.tta_seconds == pytest.approx((100 + 105 + 500) / 3)
-    assert (two.reached, two.tta_seconds) == (3, None)
-
-
-def test_a_loss_is_scored_downwards(make_benchmark, make_run):
-    benchmark = make_benchmark(value=0.8, direction="lower")
-
-    result = score_of([make_run([2.0, 0.9, 0.8, 0.85])], benchmark)
-
-    assert (result.tta_seconds, result.best_quality) == (30.0, 0.8)
-    assert "<= 0.8" in result.steps[0].formula
-
-
-def test_the_same_runs_score_otherwise_under_another_clock(make_benchmark):
-    ledger = Ledger(init=1, compile=2, warmup=4, data=8, train=16, eval=32, checkpoint=64, idle=128)
-    run = Run("a.log", "mlperf", (Evaluation(1.0, 248.0, 94.0, ledger=ledger),), "success", 250.0)
-    benchmark = make_benchmark(clock="mlperf")
-
-    assert score_of([run], benchmark).tta_seconds == 250.0
-    assert score_of([run], benchmark, clock=Clock("dawnbench")).tta_seconds == 223.0
-    speedrun = score_of([run], benchmark, clock=Clock("speedrun"))
-    assert (speedrun.tta_seconds, speedrun.clock) == (216.0, "speedrun")
-
-
-def test_a_clock_nobody_measured_gives_no_time_and_accuses_nobody(make_benchmark, make_run):
-    run = make_run([94.0], clock="mlperf", status="success", stop_seconds=11.0)
-
-    result = score_of([run], make_benchmark(clock="mlperf"), clock=Clock("speedrun"))
-
-    assert result.tta_seconds is None
-    assert result.violations == ()
 
 
 def test_runs_without_any_time_at_all_have_no_spread(make_benchmark, make_run):

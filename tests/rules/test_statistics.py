@@ -1,7 +1,6 @@
 """Significance, pairs, families of tests and ties; scipy.stats is the oracle."""
 
 import math
-import random
 from dataclasses import replace
 from itertools import combinations
 
@@ -326,43 +325,11 @@ def by_closed_testing(p_values):
     ]
 
 
-def test_the_example_of_four_tests_rejects_the_first_two():
-    """0.005 <= 0.05 / 4 and 0.01 <= 0.05 / 3 are rejected; 0.03 > 0.05 / 2 stops the procedure."""
-    adjusted = holm([0.01, 0.04, 0.03, 0.005])
-
-    assert adjusted == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert [p <= 0.05 for p in adjusted] == [True, False, False, True]
-
-
 @given(P_VALUES)
 @example([])
 @example([0.04])
 def test_it_is_the_closure_of_bonferronis_test(p_values):
     assert holm(p_values) == pytest.approx(by_closed_testing(p_values))
-
-
-def test_a_gap_of_three_pairs_worked_by_hand():
-    """Log ratios 0.1, 0.2, 0.3: mean 0.2, s 0.1, t = 0.2 / (0.1 / sqrt 3) = 3.4641, 2 df."""
-    gap = paired_gap([(math.exp(x), 1.0) for x in (0.1, 0.2, 0.3)], quantum=FINE)
-
-    assert gap.ratio == pytest.approx(1.221403, abs=1e-6)
-    assert math.log(gap.low) == pytest.approx(0.2 - 4.302653 * 0.1 / math.sqrt(3), abs=1e-6)
-    assert math.log(gap.high) == pytest.approx(0.2 + 4.302653 * 0.1 / math.sqrt(3), abs=1e-6)
-    # With 2 degrees of freedom P(T > t) = (1 - t / sqrt(t^2 + 2)) / 2.
-    assert gap.p_more == pytest.approx((1 - 3.4641016 / math.sqrt(14)) / 2, abs=1e-6)
-    assert gap.p_value == pytest.approx(2 * gap.p_more)
-
-
-def test_a_gap_agrees_with_an_independent_paired_test():
-    draw = random.Random(4)
-    pairs = [(draw.lognormvariate(0.05, 0.1), draw.lognormvariate(0.0, 0.1)) for _ in range(9)]
-    logs = [[math.log(side) for side in sides] for sides in zip(*pairs, strict=True)]
-    expected = scipy.stats.ttest_rel(*logs)
-    interval = expected.confidence_interval(0.95)
-    gap = paired_gap(pairs, quantum=FINE)
-
-    assert gap.p_value == pytest.approx(expected.pvalue)
-    assert (gap.low, gap.high) == pytest.approx((math.exp(interval.low), math.exp(interval.high)))
 
 
 def test_exchanging_the_sides_turns_the_gap_over():
@@ -373,14 +340,6 @@ def test_exchanging_the_sides_turns_the_gap_over():
     assert (gap.ratio, gap.low, gap.high, gap.p_less, gap.pairs) == pytest.approx(
         (turned.ratio, turned.low, turned.high, turned.p_less, turned.pairs)
     )
-
-
-def test_equal_readings_are_no_certainty():
-    """Eight epochs against nine, every time, in steps of one epoch: both are rounded figures."""
-    gap = paired_gap([(8.0, 9.0)] * 2, quantum=1.0)
-
-    assert gap.error == pytest.approx(math.sqrt((1 / 64 + 1 / 81) / 12 / 2))
-    assert gap.p_value > 0.05
 
 
 @pytest.mark.parametrize(("effect", "pairs"), [(0.2, 199), (0.5, 34), (0.8, 15)])

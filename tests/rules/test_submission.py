@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from finishline.rules.errors import ClaimError, RuleError, SubmissionError
+from finishline.rules.errors import RuleError
 from finishline.rules.run import Evaluation, Run
 from finishline.rules.scoring.scoring import score_run
 from finishline.rules.submissions.claim_checks import check_claim
@@ -18,7 +18,6 @@ from finishline.rules.verification.messages import (
     WorkerSystem,
 )
 from finishline.rules.verification.replay import judge
-from worker.stopwatch import write_run_log
 
 CLAIM = {
     "benchmark": "digits",
@@ -28,68 +27,6 @@ CLAIM = {
     "system": {"name": "laptop", "hardware_class": "cpu-x86_64", "processor": "any"},
     "runs": ["run_0.log", "run_1.log", "run_2.log"],
 }
-
-
-@pytest.fixture
-def make_log(make_run, digits):
-    """The bytes of an MLPerf log of a run on digits that reaches 98 % at the third evaluation."""
-
-    def build(index, *, seconds_per_epoch=10.0, **changes):
-        settings = {
-            "qualities": [50.0, 90.0, 98.0],
-            "clock": "mlperf",
-            "status": "success",
-            "stop_seconds": 3 * seconds_per_epoch,
-            "seed": index,
-            "batch_size": 64,
-            "division": "closed",
-        }
-        settings |= changes
-        run = make_run(settings.pop("qualities"), seconds_per_epoch=seconds_per_epoch, **settings)
-        return write_run_log(run, benchmark=digits, started_at_ms=1_700_000_000_000).encode()
-
-    return build
-
-
-@pytest.fixture
-def submit(digits, cifar10):
-    """Scores a claim given as a table."""
-
-    def build(claim, logs, **others):
-        known = {"digits": digits, "cifar10": cifar10}
-        return score_submission(json.dumps(claim).encode(), logs, known, **others)
-
-    return build
-
-
-def test_runs_count_in_the_order_of_the_claim_not_of_the_upload(submit, make_log):
-    claim = CLAIM | {"hyperparameters": {"batch_size": 128}}
-    logs = {f"run_{i}.log": make_log(i, batch_size=128) for i in (2, 1, 0)}
-
-    scored = submit(claim, logs, benchmark_id="digits", division="closed")
-
-    assert [run.seed for run in scored.runs] == [0, 1, 2]
-    assert scored.claim.hyperparameters == {"batch_size": 128.0}
-    with pytest.raises(ClaimError, match="given beside it"):
-        submit(claim, logs, division="open")
-
-
-@pytest.mark.parametrize(
-    ("runs", "logs", "problems"),
-    [
-        # Two runs for three, with one seed between them.
-        (2, [{"seed": 7}, {"seed": 7}], [("submission.json", "runs"), ("run_1.log", "seed")]),
-        (3, [{"division": "open"}, {}, {"batch_size": 128}],
-         [("run_0.log", "submission_division"), ("run_2.log", "global_batch_size")]),
-    ],
-)  # fmt: skip
-def test_broken_rules_are_all_told(submit, make_log, runs, logs, problems):
-    sent = {f"run_{i}.log": make_log(i, **changes) for i, changes in enumerate(logs)}
-
-    with pytest.raises(SubmissionError) as caught:
-        submit(CLAIM | {"runs": list(sent)}, sent)
-
-    assert [(p.file, p.field) for p in caught.value.problems] == problems
 
 
 def test_a_claim_of_our_own_is_not_taken_for_a_dawnbench_entry():

@@ -1,6 +1,5 @@
 """Training packages: the manifest, the files, and the frames of the protocol."""
 
-import ast
 import hashlib
 import json
 from pathlib import Path
@@ -149,15 +148,6 @@ def test_every_problem_names_file_line_and_the_expected(change, expected):
     files = {name: content for name, content in (GOOD | change).items() if content is not None}
 
     assert any(problem.startswith(expected) for problem in problems_of(files)), problems_of(files)
-
-
-def test_each_file_is_parsed_once(monkeypatch):
-    parse, contents = ast.parse, []
-    monkeypatch.setattr(ast, "parse", lambda content: contents.append(content) or parse(content))
-    files = GOOD | {"more.py": b"x = 1\n"}
-
-    assert read_package(files, benchmarks=["digits"])[1] == []
-    assert sorted(contents) == sorted(files[name] for name in files if name.endswith(".py"))
 
 
 def test_all_problems_are_listed_at_once_a_misspelt_field_once():

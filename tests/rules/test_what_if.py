@@ -1,6 +1,5 @@
 """What-if views, ghosts and words of evidence: figures that a board shows beside its ranks."""
 
-import math
 from dataclasses import replace
 from json import dumps
 
@@ -123,28 +122,6 @@ def test_the_own_clock_and_target_are_no_what_if(on_mlperf):
     assert make_what_if(on_mlperf, clock="speedrun", target=94.0) == WhatIf(
         Clock("speedrun"), on_mlperf.target, own_target=True
     )
-
-
-@pytest.mark.parametrize(
-    ("unit", "outside", "expected"),
-    [
-        *(
-            ("percent", value, "from 0 to 100")
-            for value in (math.nan, math.inf, -math.inf, -0.5, 100.5)
-        ),
-        ("fraction", 1.1, "from 0 to 1"),
-        ("BLEU", 100.5, "from 0 to 100"),
-        ("nats/token", -0.1, "0, or 1e-12 to 1e+06"),
-        ("nats/token", math.inf, "0, or 1e-12 to 1e+06"),
-    ],
-)
-def test_a_target_outside_the_range_of_the_metric_is_refused(unit, outside, expected, on_mlperf):
-    benchmark = replace(on_mlperf, target=QualityTarget("metric", 0.5, unit, "higher"))
-    assert make_what_if(benchmark, clock=None, target=1.0) is not None
-    with pytest.raises(RuleError) as raised:
-        make_what_if(benchmark, clock=None, target=outside)
-    assert raised.value.field == "query.target"
-    assert expected in raised.value.expected
 
 
 def test_a_target_may_be_negative_where_the_metric_may_be(on_mlperf):

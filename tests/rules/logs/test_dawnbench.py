@@ -62,19 +62,6 @@ def test_epochs_may_be_fractions_and_repeat_and_curves_may_fall(parse_percent_cu
 
 
 @pytest.mark.parametrize(
-    ("metric", "unit", "content", "quality"),
-    [
-        ("top5Accuracy", "percent", "epoch\thours\ttop1Accuracy\ttop5Accuracy\n1\t1\t75\t93\n", 93),
-        ("f1Score", "fraction", "epoch\thours\tf1Score\n1\t1\t0.75\n", 0.75),
-        ("f1Score", "fraction", "epoch\thours\tf1Score\n1\t1\t0.001\n2\t2\t1\n", 0.001),
-    ],
-)
-def test_each_metric_has_its_columns(metric, unit, content, quality):
-    run = parse_curve(content.encode(), name="curve.tsv", metric=metric, unit=unit)
-    assert run.evaluations[0].quality == quality
-
-
-@pytest.mark.parametrize(
     "header",
     [
         b"epochs\thours\ttop1Accuracy",
@@ -254,12 +241,6 @@ def test_a_training_entry_is_typed(entry):
     assert (read.latency_ms, read.metric, read.quality) == (None, None, None)
 
 
-def test_an_inference_entry_has_latency_and_a_metric(entry):
-    read = entry(**INFERENCE)
-    assert (read.latency_ms, read.cost_usd_per_item) == (9.79, 2.4e-06)
-    assert (read.metric, read.quality) == ("top1Accuracy", 94.09)
-
-
 @pytest.mark.parametrize(
     ("changes", "fields"),
     [
@@ -281,29 +262,6 @@ def test_an_inference_entry_has_latency_and_a_metric(entry):
 def test_an_odd_entry_is_read(entry, changes, fields):
     read = entry(**changes)
     assert {name: getattr(read, name) for name in fields} == fields
-
-
-def test_an_f1_score_in_percent_is_rescaled_and_flagged(entry):
-    """The one such entry of the archive says 82.52."""
-    read = entry(latency=7.6, f1Score=82.52)
-    assert read.quality == pytest.approx(0.8252, rel=1e-15)
-    assert "f1_score_in_percent" in read.flags
-    assert "f1_score_in_percent" not in entry(latency=7.6, f1Score=0.8252).flags
-
-
-def test_a_price_that_is_there_twice_is_refused():
-    content = json.dumps(ENTRY).replace("{", '{"costPerHour": 0.01, ').encode()
-    with pytest.raises(LogFormatError, match="2 times") as caught:
-        parse_entry(content, name="entry.json")
-    assert caught.value.field == "costPerHour"
-
-
-def test_tabs_crlf_bom_and_non_ascii_pass_and_are_flagged():
-    text = json.dumps(ENTRY | {"model": "Réseau"}, indent="\t", ensure_ascii=False)
-    content = b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()
-    read = parse_entry(content, name="entry.json")
-    assert read.model == "Réseau"
-    assert read.flags == ("json_bom", "json_crlf", "json_non_ascii")
 
 
 @pytest.mark.parametrize(
@@ -349,37 +307,3 @@ def test_a_wrong_field_is_refused_with_its_line(entry, name, value, line):
 )
 def test_a_wrong_inference_field_is_refused(entry, name, value):
     assert refused_entry(entry, **(INFERENCE | {name: value})).field == name
-
-
-@pytest.mark.parametrize(
-    ("entry_fields", "metric", "field"),
-    [
-        ({"latency": 0.1, "top5Accuracy": 94.2}, "top1Accuracy", "top1Accuracy"),
-        ({"top1Accuracy": 94.2}, None, "latency"),
-    ],
-)
-def test_an_inference_entry_has_a_latency_and_its_metric(entry_fields, metric, field):
-    content = json.dumps(ENTRY | entry_fields).encode()
-    with pytest.raises(LogFormatError) as caught:
-        parse_entry(content, name="entry.json", kind="inference", metric=metric)
-    assert (caught.value.field, caught.value.message) == (field, "missing")
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b"[]",
-        b"null",
-        b'{"version": "v1.0",}',
-        b'{"version": "v1.0", "costPerHour": NaN}',
-        b'{"misc": ' + b"[" * 40 + b"]" * 40 + b"}",
-        b'{"author": "\xff"}',
-        b'{"misc": "' + b"x" * 2_000_000 + b'"}',
-    ],
-    ids=["empty", "list", "null", "comma", "NaN", "deep", "bytes", "long"],
-)
-def test_what_is_no_entry_is_refused(content):
-    with pytest.raises(LogFormatError) as caught:
-        parse_entry(content, name="entry.json")
-    assert caught.value.file == "entry.json"

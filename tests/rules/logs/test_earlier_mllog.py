@@ -145,7 +145,6 @@ def test_an_evaluation_in_several_metrics_has_them_all(benchmarks_dir, value, qu
 
 
 MINIGO = shipped_definition("mlperf-v0.6-minigo").target
-MASKRCNN = shipped_definition("mlperf-v0.6-maskrcnn").target
 
 
 def line(key, seconds, value=None, **metadata):
@@ -218,16 +217,6 @@ def offline(log, target):
     return read_log(
         [log.encode()], MLP06, name="r.txt", allowed={}, report=refuse, odd=refuse, target=target
     ).run
-
-
-TABLE = {"BBOX": 0.378, "SEGM": 0.34}
-
-
-@pytest.mark.parametrize("value", [[0.378, 0.34], TABLE, {"accuracy": TABLE}])
-def test_several_qualities_are_a_list_or_a_table(value):
-    log = HEAD + line("eval_accuracy", 1558635901.5, value, epoch_num=12) + STOP_06
-    [evaluation] = offline(log, MASKRCNN).evaluations
-    assert (evaluation.quality, evaluation.others) == (0.378, {"SEGM": 0.34})
 
 
 @pytest.mark.parametrize("stop", ["", STOP_06])
