@@ -47,12 +47,10 @@ class StandIn:
         self.answer(f"GET /api/v1/verifications/{verification_id}/events", content)
 
     def refuse(self, request, status, detail, problems=()):
-        """Answer this request with problem+json."""
         body = {"type": "about:blank", "title": "no", "status": status, "detail": detail}
         self.answer(request, body | {"problems": list(problems)}, status=status)
 
     def take(self, request):
-        """The next answer for a request."""
         given = self.answers.get(request)
         if not given:
             return 404, {"status": 404, "detail": f"nothing at {request}", "problems": []}
@@ -85,11 +83,9 @@ class Ran:
     err: str
 
     def json(self):
-        """The one document on stdout."""
         return json.loads(self.out)
 
     def error(self):
-        """The error on stderr as JSON."""
         return json.loads(self.err)["error"]
 
 

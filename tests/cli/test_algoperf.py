@@ -39,7 +39,6 @@ def write(folder, text):
 
 
 def train(submission, workload, *studies):
-    """Write the seconds to the target of each trial of each study."""
     name, good = COLUMNS[workload]
     bad = 0.0 if name not in ("loss", "wer", "ppl") else 99.0
     for place, trials in enumerate(studies):

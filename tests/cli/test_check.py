@@ -397,7 +397,6 @@ PROGRAM = (
 
 
 def run_bare(folder, *arguments, program=PROGRAM):
-    """Run a command in a folder without the blocked modules and without settings."""
     kept = {name: at for name, at in os.environ.items() if not name.startswith("FINISHLINE_")}
     return subprocess.run(
         [sys.executable, "-P", "-c", program, *map(str, arguments)],

@@ -12,7 +12,6 @@ LINK = "https://lab.example/join/1-abc"
 
 @pytest.fixture
 def invited(standin, finishline, tmp_path):
-    """Invites the people of a list, given as text or bytes."""
     standin.answer("POST /api/v1/invitations", {"link": LINK}, status=201)
 
     def invite(content, *options):

@@ -58,8 +58,6 @@ def events(tmp_path):
 
 @pytest.fixture
 def refused(finishline, tmp_path):
-    """Converts a content that is refused; what is said."""
-
     def run(kind, content, *options):
         file = tmp_path / "table"
         file.write_bytes(content)

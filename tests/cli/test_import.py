@@ -64,7 +64,6 @@ class Keeper:
 
 
 def read_form(kind, body):
-    """The parts of a multipart form, by name: (file name, content)."""
     message = email.message_from_bytes(
         f"Content-Type: {kind}\r\n\r\n".encode() + body, policy=email.policy.HTTP
     )
@@ -93,8 +92,6 @@ def keeper(monkeypatch):
 
 @pytest.fixture
 def import_it(finishline, keeper):
-    """Runs `finishline import` against the keeper."""
-
     def run(*arguments, url=None):
         return finishline("import", *arguments, "--url", url or keeper.url, "--token", "fl_1")
 
@@ -118,7 +115,6 @@ def write_packages(folder, number):
 
 @pytest.fixture
 def packages(tmp_path):
-    """One retinanet set of five runs of each of three organisations."""
     folder = tmp_path / "training_results_v5.1"
     for organisation in ("ACME", "Bolt", "Core"):
         write_package(folder, organisation, system=SYSTEM)

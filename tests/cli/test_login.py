@@ -14,7 +14,6 @@ QUEUE = {"waiting": 0, "running": 0, "classes": []}
 
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
-    """A home without logins."""
     for name in ("FINISHLINE_URL", "FINISHLINE_TOKEN", "FINISHLINE_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
@@ -23,7 +22,6 @@ def home(tmp_path, monkeypatch):
 
 @pytest.fixture
 def command(finishline, monkeypatch, home):
-    """A command without the address of the environment, `home` being there already."""
     monkeypatch.delenv("FINISHLINE_URL")
     return finishline
 

@@ -105,7 +105,6 @@ def test_a_service_is_printed_as_systemd_takes_it(finishline, tmp_path):
 
 @pytest.fixture
 def own_unit(tmp_path, monkeypatch):
-    """The file of the service of an ordinary user."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     return unit_of("finishline", None).file

@@ -14,7 +14,6 @@ MOST_ADDED = 20
 
 
 def block(heading, language):
-    """The first block of code in this language below a heading."""
     part = PAGE.partition(f"### {heading}\n")[2]
     found = re.search(rf"^```{language}\n(.*?)^```$", part, re.MULTILINE | re.DOTALL)
     assert found is not None, heading

@@ -14,7 +14,6 @@ from worker.sandbox import trial
 
 @pytest.fixture
 def mine(tmp_path, finishline):
-    """The example."""
     folder = tmp_path / "mine"
     assert finishline("benchmark", "init", str(folder)).code == 0
     return folder

@@ -37,7 +37,6 @@ def program(tmp_path):
 
 @pytest.fixture
 def command(finishline, monkeypatch):
-    """A command that knows of no server."""
     monkeypatch.delenv("FINISHLINE_URL")
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     return finishline

@@ -45,8 +45,6 @@ def driver(tmp_path, monkeypatch):
 
 @pytest.fixture
 def probed(capsys):
-    """Exit code and document of `finishline worker probe --json`."""
-
     def run(*options):
         code = main(["worker", "probe", *options, "--json"])
         return code, json.loads(capsys.readouterr().out)

@@ -16,7 +16,6 @@ COMMAND = shutil.which("finishline") or str(Path(sys.executable).with_name("fini
 
 
 def complete_in_bash(*words):
-    """What pressing Tab behind these words offers."""
     script = (
         'source <(finishline --show-completion)\nCOMP_WORDS=("$@")\nCOMP_CWORD=$(($# - 1))\n'
         '_finishline_completion finishline\nprintf "%s\\n" "${COMPREPLY[@]}"\n'
@@ -57,7 +56,6 @@ def test_the_version_is_the_distributions(finishline):
 
 
 def on_terminal(*arguments, **settings):
-    """Everything a command writes to a terminal."""
     parent, child = pty.openpty()
     with subprocess.Popen(
         [COMMAND, *arguments],

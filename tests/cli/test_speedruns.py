@@ -17,8 +17,6 @@ PATTERN = r"step:(?P<step>\d+).*val_loss:(?P<quality>[\d.]+).*train_time:(?P<ms>
 
 @pytest.fixture
 def score(finishline):
-    """Runs `finishline score --format nanogpt`; its records by id."""
-
     def run(*arguments):
         ran = finishline("score", "--format", "nanogpt", *map(str, arguments), "--json")
         assert ran.code == 0, ran.err

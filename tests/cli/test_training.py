@@ -26,8 +26,6 @@ def test_the_command_line_names_all_that_was_asked_for(tmp_path):
 
 @pytest.fixture
 def standin_training(tmp_path, monkeypatch):
-    """The training of a program."""
-
     def make(body):
         monkeypatch.setattr(Training, "command", lambda _: [sys.executable, "-c", body])
         return train_reference(Training(Path("x.toml"), tmp_path, 1))

@@ -8,7 +8,6 @@ import pytest
 
 @pytest.fixture
 def package(tmp_path, finishline):
-    """The example package."""
     folder = tmp_path / "mine"
     assert finishline("init", str(folder)).code == 0
     return folder
@@ -114,7 +113,6 @@ def test_two_packages_are_compared_in_turn_on_equal_seeds_and_data(package, othe
 
 
 def slowed(folder, *, seconds):
-    """The example, which waits before it trains."""
     program = folder / "train.py"
     head = "def train(prepared, data, seed):\n"
     slow = f'{head}    __import__("time").sleep({seconds})\n'

@@ -50,7 +50,6 @@ def _nobody_by_default(monkeypatch):
 
 @pytest.fixture
 def site(client):
-    """The address of the server."""
     config = uvicorn.Config(client.app, port=0, log_level="error", lifespan="off")
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)

@@ -16,7 +16,6 @@ from tests.support.trainings import trained_anew
 
 @pytest.fixture
 def ada(site, alice):
-    """A submitter's client."""
     with Client(site, alice.secret, retries=0) as made:
         yield made
 
@@ -149,7 +148,6 @@ PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 
 
 def replay_what_waits(client, database, worker):
-    """Be the worker for every verification that is queued."""
     waiting = client.get("/api/v1/verifications", params={"state": "queued"}).json()
     for view in waiting["verifications"]:
         replay = Replay(client, database, worker, view["submission_id"], view["id"])

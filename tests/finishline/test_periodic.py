@@ -84,7 +84,6 @@ class Held(Steps):
 
 @pytest.fixture
 def held(make):
-    """A thread in the midst of its step."""
     steps = Held()
     thread = make(steps)
     thread.wake()

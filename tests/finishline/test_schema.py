@@ -54,12 +54,10 @@ CALLS = {
 
 @pytest.fixture
 def api(client):
-    """The description of the API."""
     return client.app.openapi()
 
 
 def request_of(call):
-    """What a call asks for first."""
     asked = []
 
     def respond(request):
@@ -76,7 +74,6 @@ def request_of(call):
 
 
 def operation_of(api, request):
-    """The operation a request is one of."""
     found = [
         item[request.method.lower()]
         for path, item in api["paths"].items()

@@ -30,7 +30,6 @@ def entries(site, database, walter):
 
 @pytest.fixture
 def package(tmp_path):
-    """A folder with a package."""
     folder = tmp_path / "mine"
     (folder / "parts").mkdir(parents=True)
     for name, content in FILES.items():
@@ -41,8 +40,6 @@ def package(tmp_path):
 
 @pytest.fixture
 def command(site, alice, capsys):
-    """A command of a submitter."""
-
     def run(*arguments):
         own = [] if "--token" in arguments else ["--token", alice.secret]
         try:
@@ -57,8 +54,6 @@ def command(site, alice, capsys):
 
 @pytest.fixture
 def sent(command, package):
-    """The entry that was handed in and waits for its measurement."""
-
     def send():
         code, out, err = command("submit", str(package), "--no-watch", "--json")
         assert code == 0, err

@@ -192,8 +192,6 @@ def test_waiting_ends_at_the_limit(make_verification):
 
 @pytest.fixture
 def make_verification():
-    """Builds the document of a verification without attempts."""
-
     def make(**fields):
         absent = (
             "submission_id", "checks_id", "against_id", "calibration_id", "waiting_for", "nonce",

@@ -46,8 +46,6 @@ with finishline.log.run("digits", seed=seed, out=os.environ.get("FINISHLINE_OUT"
 
 @pytest.fixture
 def run(tmp_path):
-    """Run a Python program in an empty folder; what it prints."""
-
     def run_python(program, *arguments, typed=""):
         kept = {name: at for name, at in os.environ.items() if not name.startswith("FINISHLINE_")}
         settings = {"PYTHONPATH": str(ROOT), "XDG_CONFIG_HOME": str(tmp_path / "home")}

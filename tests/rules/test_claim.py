@@ -33,8 +33,6 @@ def good():
 
 @pytest.fixture
 def read(digits, cifar10):
-    """Reads a claim from JSON text or from what becomes JSON."""
-
     def read_it(content):
         text = content if isinstance(content, bytes) else json.dumps(content).encode()
         known = {"digits": digits, "cifar10": cifar10}

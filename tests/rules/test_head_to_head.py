@@ -37,7 +37,6 @@ def run_of(seconds, *, epochs=8.0):
 
 
 def fight(*times, rule=None):
-    """The head-to-head of these seconds (challenger, holder), None for a run that missed."""
     pairs = [Pair(number, run_of(a), run_of(b)) for number, (a, b) in enumerate(times, start=1)]
     return judge_head_to_head(pairs, rule)
 

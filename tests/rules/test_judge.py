@@ -481,7 +481,6 @@ def test_simulated_head_to_heads_of_qualities_end_as_judged():
 
 
 def head_to_head(challenger, holder, rule, score=TIME):
-    """Whether the challenger wins, and after how many pairs it ends."""
     runs = [
         [
             PairRun(0, 1, "missed", None, None)

@@ -131,7 +131,6 @@ MEASURED = (timed("eager", 0.2), ABSENT, timed("onnxruntime", 0.1))
 
 
 def eager(*milliseconds, warmup=1.0, **others):
-    """A backend with these times after its warm-up."""
     return replace(timed("eager", 0.2), milliseconds=[warmup] * 30 + [*milliseconds], **others)
 
 

@@ -47,8 +47,6 @@ def honest_logs():
 
 @pytest.fixture
 def score(digits):
-    """Scores the honest set, or one with other logs, as a server does."""
-
     def score_logs(logs=None, *, archive=False):
         claim = (CHEATS / "honest" / "submission.json").read_bytes()
         sent = honest_logs() if logs is None else logs
@@ -92,14 +90,12 @@ def codes(verdict):
 
 
 def held_out(digits, places):
-    """The benchmark without some of its calibrated runs at batch size 64."""
     known = digits.reference_runs_at(64)
     left = tuple(run for i, run in enumerate(known) if i not in places)
     return dataclasses.replace(digits, reference_runs=left)
 
 
 def with_cheat(name):
-    """The honest set with its first log replaced by a cheat."""
     return honest_logs() | {"run_0.log": (CHEATS / name).read_bytes()}
 
 

@@ -316,8 +316,6 @@ def test_a_cloud_that_cannot_be_looked_up_is_refused_by_its_field(change, field,
 
 @pytest.fixture
 def read_claim_of(digits):
-    """Reads a claim whose system has these fields beside the needed ones."""
-
     def read(**system):
         table = {
             "benchmark": "digits", "division": "closed", "model": "m", "framework": "f",

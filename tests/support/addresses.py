@@ -47,7 +47,6 @@ QUERIES = {
 
 
 def walk(routes, prefix=""):
-    """Every route of an application, with its whole path."""
     for route in routes:
         if hasattr(route, "original_router"):
             inside = getattr(route, "include_context", None)
@@ -57,7 +56,6 @@ def walk(routes, prefix=""):
 
 
 def readable(client):
-    """The path of every route that can be read."""
     return sorted({path for path, route in walk(client.app.routes) if "GET" in route.methods})
 
 

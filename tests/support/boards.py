@@ -4,12 +4,10 @@ from finishline.api.boards import PATHS, flat
 
 
 def rows_of(board):
-    """The rows of a board's JSON, by the names that the CSV has."""
     return [flat(row) for row in board["entries"]]
 
 
 def as_row(columns):
-    """A row of a board's JSON from some of its columns."""
     row = {}
     for column, value in columns.items():
         name, *part = PATHS[column]

@@ -19,8 +19,6 @@ def database_url(request):
 
 
 def wait_until_blocked(database, transactions=1):
-    """Return once as many transactions of PostgreSQL wait for another."""
-
     def blocked():
         with database.engine.connect() as connection:
             waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"

@@ -44,8 +44,6 @@ def without(flag, values=0, *, first=None):
 
 
 def edited(edit):
-    """Change the arguments of bubblewrap."""
-
     def remove(monkeypatch, folder):
         original = bubblewrap._arguments
 
@@ -59,7 +57,6 @@ def edited(edit):
 
 
 def no_filter(monkeypatch, folder):
-    """Load a filter that allows every call."""
     path = folder / "allow.bpf"
     path.write_bytes(ALLOW_ALL)
     for backend in (bubblewrap, oci):
@@ -67,8 +64,6 @@ def no_filter(monkeypatch, folder):
 
 
 def no_resource_limit(name):
-    """Leave one resource limit out."""
-
     def remove(monkeypatch, folder):
         original = order.resource_limits
 
@@ -83,8 +78,6 @@ def no_resource_limit(name):
 
 
 def no_limit(name, value):
-    """Put a limit of the run out of reach."""
-
     def remove(monkeypatch, folder):
         original = start.Box.__init__
 
@@ -113,7 +106,6 @@ def workers_environment(monkeypatch, folder):
 
 
 def all_packages(monkeypatch, folder):
-    """Bind the worker's environment instead of a list of packages."""
     whole = Bind(Path(sysconfig.get_path("purelib")), SITE)
     monkeypatch.setattr(order, "package_binds", lambda packages: [whole])
 

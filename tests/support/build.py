@@ -64,7 +64,6 @@ class Person:
 
     @property
     def headers(self):
-        """What makes a request this person's."""
         return {"Authorization": f"Bearer {self.secret}"}
 
 
@@ -76,7 +75,6 @@ def build_report(
     cpu_share=1.0,
     system=WORKER_SYSTEM,
 ):
-    """The report of an honest replay of the reference."""
     runs = []
     for index, seed in enumerate(seeds):
         curve = curve_of(seed, qualities or REFERENCE)
@@ -110,7 +108,6 @@ def build_report(
 
 
 def claim_headers(grant):
-    """What makes a post that of a claim."""
     return {"Authorization": f"Bearer {grant['token']}", "Finishline-Fence": str(grant["fence"])}
 
 
@@ -125,16 +122,13 @@ class Replay:
     verification_id: str
 
     def view(self):
-        """The verification as the API shows it."""
         return self.client.get(f"/api/v1/verifications/{self.verification_id}").json()
 
     def status(self):
-        """The submission's status."""
         view = self.client.get(f"/api/v1/submissions/{self.submission_id}").json()
         return str(view["status"])
 
     def seeds(self):
-        """The seeds that were drawn, as a worker finds them in its job."""
         with self.database.read(ORGANISER) as session:
             found = session.get_one(Verification, self.verification_id)
             return list(found.seeds)
@@ -148,7 +142,6 @@ class Replay:
 
     @property
     def attempt_id(self):
-        """The latest attempt."""
         return latest_attempt(self.database, self.verification_id)
 
     def claim(self, attempt_id=None, *, worker="walter-1", protocol=WORKER_PROTOCOL):
@@ -171,7 +164,6 @@ class Replay:
         return first
 
     def decide(self, person, decision, verification_id=None):
-        """Decide about this verdict or another one; the answer."""
         return self.client.post(
             f"/api/v1/verifications/{verification_id or self.verification_id}/decision",
             json={"decision": decision, "reason": "throttled host"},
@@ -179,12 +171,10 @@ class Replay:
         )
 
     def cancel(self, person):
-        """Cancel the verification; the answer."""
         address = f"/api/v1/verifications/{self.verification_id}/cancellation"
         return self.client.post(address, headers=person.headers)
 
     def post(self, grant, events):
-        """Post events with a claim's token."""
         return self.client.post(
             f"/api/v1/attempts/{grant['attempt_id']}/evaluations",
             content=json.dumps({"events": events}),  # The client itself would refuse NaN.
@@ -192,7 +182,6 @@ class Replay:
         )
 
     def report(self, grant, report):
-        """Send a report with a claim's token, after the events of its trainings."""
         stream_report(self.database, grant["attempt_id"], report, fence=grant["fence"])
         with self.database.read() as session:
             unknown = session.get(WorkerRow, report.system.worker) is None
@@ -201,7 +190,6 @@ class Replay:
         return self.post_report(grant, report)
 
     def post_report(self, grant, report):
-        """Send a report alone."""
         return self.client.post(
             f"/api/v1/attempts/{grant['attempt_id']}/report",
             json=asdict(report),
@@ -210,7 +198,6 @@ class Replay:
 
 
 def ask_for_replay(client, database, submission_id, *, by, worker):
-    """Request a verification as an organiser."""
     replay = Replay(client, database, worker, submission_id, "")
     replay.ask_again(by)
     return replay

@@ -11,7 +11,6 @@ ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
 def find_chromium():
-    """The Chromium to drive, if this machine has one."""
     candidates = [environ.get("FINISHLINE_CHROMIUM"), "/usr/bin/chromium"]
     found = next((c for c in candidates if c and Path(c).is_file()), None)
     return found or shutil.which("chromium") or shutil.which("google-chrome")

@@ -39,12 +39,10 @@ def unserved(settings):
 
 
 def settings_of(folder, database_url):
-    """Settings of a server whose files are all in one folder."""
     return Settings(database_url=database_url, artifacts_dir=folder / "artifacts")
 
 
 def ids_in(database):
-    """The ids of all submissions, and of all replays that have ended."""
     with database.read() as session:
         submissions = list(session.scalars(select(Submission.id).order_by(Submission.id)))
         replays = select(Verification.id).where(Verification.state.in_(ENDED))
@@ -52,7 +50,6 @@ def ids_in(database):
 
 
 def answers(client):
-    """Status and content of every board, record, submission and proof, by address."""
     submissions, replays = ids_in(services_of(client).database)
     paths = ["/api/v1/prices", "/api/v1/submissions"]
     for board in BOARDS:

@@ -4,5 +4,4 @@ from reference_models import Measurement
 
 
 def curve(training):
-    """The quality of each evaluation."""
     return [item.quality for item in training if isinstance(item, Measurement)]

@@ -42,12 +42,10 @@ def fill(world, worker, text=lambda name: name):
 
 
 def words(text, request, *fields):
-    """A text for each of these fields of a request, by the last part of its name."""
     return {field.rpartition(".")[2]: text(f"{request} {field}") for field in fields}
 
 
 def people(world, text, known):
-    """Organisation, display name, tokens, invitation, quota and webhook."""
     made = words(text, "POST /organisations", "name")
     world.post("/organisations", made, by="ada")
     world.post("/users/bob", {"organisation": made["name"]}, by="ada", method="PATCH")
@@ -140,7 +138,6 @@ def verifications(world, worker, trusted, text, known):
 
 
 def worker_words(text, report):
-    """What a report may say about its worker in words."""
     return {
         "drift": text(f"{report} drift"),
         "precision": {
@@ -154,7 +151,6 @@ def worker_words(text, report):
 
 
 def package_of(text):
-    """The files of a code submission with these texts."""
     title = json.dumps(text("POST /submissions title"))
     files = dict(PACKAGE)
     files["training.toml"] = files["training.toml"].replace('"Random features"', title)
@@ -170,7 +166,6 @@ def code(world, trusted, text, known):
 
 
 def failed_code(world, worker, text, known):
-    """A code submission that failed with a log of its own."""
     files = package_of(text) | {"notes.txt": text("POST /submissions notes.txt")}
     known["failed_package"] = world.submit_code(by="bob", files=files)
     report = "POST /attempts/{attempt_id}/report"

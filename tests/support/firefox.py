@@ -75,7 +75,6 @@ class Firefox:
         self._socket.close()
 
     def show(self, address, *, width):
-        """Load a page at a width, with all that it loads."""
         size = {"width": width, "height": 900}
         self._ask("browsingContext.setViewport", context=self._tab, viewport=size)
         self._ask("browsingContext.navigate", context=self._tab, url=address, wait="complete")

@@ -21,18 +21,15 @@ TAMPERED = FOLDER / "tampered" / "tampered.tar.xz"
 
 
 def expected(part):
-    """What is expected of the sound or tampered proofs, by their file's names."""
     return json.loads((FOLDER / part / "expected.json").read_text())
 
 
 def tampered():
-    """The tampered proofs by their names."""
     with tarfile.open(TAMPERED) as archive:
         return {each.name: archive.extractfile(each).read() for each in archive}
 
 
 def verified_in_node(proofs, keys, folder):
-    """What the verifier in JavaScript answers of proofs by name."""
     node = shutil.which("node")
     if node is None:
         pytest.skip("no node: install nodejs")

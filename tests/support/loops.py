@@ -12,8 +12,6 @@ def run_async(coroutine):
 
 
 def in_loop(test):
-    """Runs an asynchronous test in an event loop."""
-
     @wraps(test)
     def run(*given, **named):
         return run_async(test(*given, **named))

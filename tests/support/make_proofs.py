@@ -50,7 +50,6 @@ class Scenes:
         self.trusted = self.worker("otto", "cpu-test", role="organiser")
 
     def worker(self, owner, hardware_class, role="worker"):
-        """A confirmed worker of an owner's."""
         self.world.post("/users", {"name": owner, "role": role}, by="ada")
         made = self.world.post("/tokens", {"user": owner, "role": "worker"}, by="ada")
         self.world.secrets[owner] = made["token"]
@@ -98,7 +97,6 @@ class Scenes:
         self.world.post(f"/verifications/{self.ended['cancelled']}/cancellation", {})
 
     def lose(self):
-        """An attempt that posts an evaluation and fails for no fault of the submission."""
         _, lease = self.trusted.begin()
         failure = {"kind": "infrastructure", "code": "child_died", "message": "-", "next_step": "-"}
         evaluation = {"kind": "evaluation", "epoch": 1.0, "samples": 1152, "seconds": 0.02}
@@ -129,7 +127,6 @@ class Scenes:
             worker.report(lease["job"], lease)
 
     def pair(self):
-        """Two measured packages, and the second five pairs of their head-to-head."""
         holder, challenger = self.measure("code", "a"), self.measure("other code", "b")
         head_to_head = {"challenger": challenger, "holder": holder, "reason": "who wins"}
         first = self.finish(self.world.post("/head-to-heads", head_to_head)["id"])
@@ -139,7 +136,6 @@ class Scenes:
         self.world.post(f"/verifications/{more}/cancellation", {})
 
     def code(self):
-        """Packages that are trained twice from one seed, and that miss the target."""
         again = PACKAGE["training.toml"] + "deterministic = true\n"
         self.measure("code repeated", "c", manifest=again)
         self.measure("code below the target", "d", qualities=[[50.0, 60.0]] * 6)
@@ -185,7 +181,6 @@ class Scenes:
 
 @contextmanager
 def scenes():
-    """All scenes, their server, and its folder."""
     plays = (
         Scenes.replays,
         Scenes.endings,
@@ -205,7 +200,6 @@ def scenes():
 
 
 def ask(*words):
-    """What the command prints and its exit code."""
     out = io.StringIO()
     with redirect_stdout(out):
         code = finishline(list(map(str, words)))
@@ -213,7 +207,6 @@ def ask(*words):
 
 
 def write_sound(client, ended):
-    """Write each proof as the server gives it, and what the command answers."""
     expected = {}
     for name, verification_id in ended.items():
         path = FOLDER / "sound" / f"{name.replace(' ', '-')}.zip"
@@ -240,7 +233,6 @@ def write_json(path, document):
 
 
 def main():
-    """Write every sound and tampered proof, and what the command answers of each."""
     for part in ("sound", "tampered"):
         shutil.rmtree(FOLDER / part, ignore_errors=True)
         (FOLDER / part).mkdir(parents=True)

@@ -14,7 +14,6 @@ def words_of(page):
 
 
 def sign_in(client, person):
-    """Sign a person in on the console."""
     token = {"token": person.secret}
     answer = client.post("/console/sign-in", data=token, headers=ORIGIN, follow_redirects=False)
     assert answer.status_code == 303, answer.text

@@ -12,7 +12,6 @@ BOARD = "mlperf-v5.1-llama2_70b_lora"
 
 
 def take_pictures(site):
-    """Save a leaderboard and the latest replay of a server."""
     with urlopen(f"{site}/api/v1/verifications?limit=100") as answer:  # noqa: S310  the server that is asked for
         verifications = json.load(answer)["verifications"]
     replay = next(one["id"] for one in verifications if one["kind"] == "replay")

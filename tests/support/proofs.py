@@ -35,7 +35,6 @@ def zip_of(*entries, method=zipfile.ZIP_DEFLATED):
 
 
 def files_of(content):
-    """The files of a zip by name."""
     with zipfile.ZipFile(io.BytesIO(content)) as opened:
         return {name: opened.read(name) for name in opened.namelist()}
 
@@ -51,7 +50,6 @@ def seal_again(document):
 
 
 def predicate_in(answer):
-    """The predicate of a fetched envelope."""
     return json.loads(base64.b64decode(answer.json()["payload"]))["predicate"]
 
 
@@ -66,7 +64,6 @@ class TakenApart:
     signed: tuple[str, bytes]
 
     def payload(self):
-        """The RFC 8785 form of the statement."""
         return canonical(self.statement | {"predicate": self.document})
 
     def sign(self):
@@ -90,7 +87,6 @@ class TakenApart:
         return zip_of(*entries, method=zipfile.ZIP_STORED)
 
     def logs(self):
-        """Names and contents of the files beside the envelope."""
         return [(f"logs/{sha256}", log) for sha256, log in self.files.items()]
 
 

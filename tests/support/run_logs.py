@@ -153,6 +153,5 @@ class SubmissionParts:
         )
 
     def files(self):
-        """The multipart parts."""
         parts = [("submission", ("submission.json", orjson.dumps(self.claim)))]
         return parts + [("logs", (name, content)) for name, content in self.logs.items()]

@@ -6,5 +6,4 @@ from fastapi import FastAPI
 
 
 def services_of(client):
-    """The services of the application behind a client."""
     return cast(FastAPI, client.app).state.services

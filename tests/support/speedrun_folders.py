@@ -16,7 +16,6 @@ LOSSES = (3.2785, 3.2779, 3.2791, 3.2782, 3.2788)
 
 
 def step_log(loss, milliseconds, *, stop=1385):
-    """The log of a run of three evaluations."""
     rows = [(0, 10.8, 0), (stop // 2, 4.1, milliseconds // 2), (stop, loss, milliseconds)]
     return SOURCE + "".join(
         f"step:{step}/{stop} val_loss:{loss:.4f} train_time:{ms}ms step_avg:57.55ms\n"

@@ -12,7 +12,6 @@ class Statement(str):
     parameters: Any
 
     def __new__(cls, text, parameters):
-        """A statement that was sent."""
         made = super().__new__(cls, text)
         made.parameters = parameters
         return made

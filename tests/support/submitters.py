@@ -44,13 +44,11 @@ class ServerProcess:
         self._process = None
 
     def run_admin(self, *arguments):
-        """What a command of the administrator prints, parsed."""
         said = run_admin(self.environment, *arguments)
         assert said.code == 0, said.err
         return json.loads(said.out)
 
     def start(self):
-        """Start it and return once it answers."""
         process = self.spawn()
         wait_for(lambda: self._answers(process), seconds=60, what="the server to answer")
 
@@ -72,18 +70,15 @@ class ServerProcess:
         return asking.get(f"{self.url}/healthz", timeout=5).status_code == 200
 
     def kill(self):
-        """End it without a word."""
         assert self._process is not None
         self._process.send_signal(signal.SIGKILL)
         self._process.wait(timeout=10)
 
     def stop(self):
-        """End it as an operator does."""
         if self._process is not None:
             stop(self._process)
 
     def log(self):
-        """What it has printed, over all its lives."""
         return self._log.read_text(errors="replace")
 
 
@@ -111,12 +106,10 @@ class Submitters:
         ]
 
     def start(self):
-        """Begin."""
         for thread in self._threads:
             thread.start()
 
     def wait_for_more(self, count, *, seconds=60):
-        """Return once so many more submissions were acknowledged."""
         wanted = len(self.acknowledged) + count
         wait_for(
             lambda: self.faults or len(self.acknowledged) >= wanted,
@@ -127,7 +120,6 @@ class Submitters:
         assert self.faults == []
 
     def finish(self):
-        """Let every client have its last answer."""
         self._over.set()
         for thread in self._threads:
             thread.join(timeout=60)

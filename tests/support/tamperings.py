@@ -68,8 +68,6 @@ def _add(of, end, rows):
 
 
 def _enveloped(**changed):
-    """The bundle with other fields in its envelope."""
-
     def change(proof):
         document = json.loads(files_of(proof.pack())[ENVELOPE_NAME]) | changed
         return proof.pack(envelope=json.dumps(document).encode())

@@ -18,7 +18,6 @@ from finishline_client.types import File
 
 
 def submit(address, token, folder):
-    """Send a folder, ask for a replay, and print ids and states."""
     files = {path.name: path.read_bytes() for path in sorted(Path(folder).iterdir())}
     claim = File(BytesIO(files.pop("submission.json")), "submission.json")
     logs = [File(BytesIO(content), name) for name, content in files.items()]
@@ -31,7 +30,6 @@ def submit(address, token, folder):
 
 
 def read(address, verification_id):
-    """Print a verdict, and the rows of the board of digits."""
     anybody = Client(address)
     seen = get_verification.sync(verification_id, client=anybody)
     board = get_board.sync("digits", client=anybody)

@@ -24,7 +24,6 @@ WORKER_SYSTEM = WorkerSystem(
 
 
 def latest_attempt(database, verification_id):
-    """The id of the latest attempt at a verification."""
     query = select(Attempt.id).where(Attempt.verification_id == verification_id)
     with database.read() as session:
         return session.scalars(query.order_by(Attempt.number.desc())).first() or "none"

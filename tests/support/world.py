@@ -56,7 +56,6 @@ class World:
         self._seeds = iter(range(1000, 10_000, 3))
 
     def person(self, name, role="submitter", **more):
-        """Add a user with a token of this role."""
         self.post("/users", {"name": name, "role": role} | more, by="ada")
         made = self.post("/tokens", {"user": name, "role": role}, by="ada")
         self.secrets[name] = made["token"]
@@ -78,12 +77,10 @@ class World:
         return browser
 
     def request(self, method, path, *, by=None, **more):
-        """Send a request to the API as a person."""
         more["headers"] = self.headers(by) | more.get("headers", {})
         return self.client.request(method, API + path, **more)
 
     def get(self, path, *, by=None):
-        """The document at a path."""
         answer = self.request("GET", path, by=by)
         assert answer.is_success, f"{path}: {answer.text}"
         return answer.json()
@@ -109,32 +106,26 @@ class World:
         return SubmissionParts({"runs": list(logs)} | copy.deepcopy(claim), logs)
 
     def send(self, parts, *, by="alice", **more):
-        """Send a submission; the answer."""
         return self.request(
             "POST", "/submissions", by=by, files=parts.files(), data=parts.form, **more
         )
 
     def submit(self, *, by="alice", **changes):
-        """Send three runs that are taken; the id of the submission."""
         return self.taken(self.send(self.parts(**changes), by=by))
 
     def taken(self, answer):
-        """The id of a submission that the server took."""
         assert answer.status_code == 201, answer.text
         return answer.json()["id"]
 
     def submit_code(self, *, by="alice", files=PACKAGE):
-        """Send a training package; the id of the submission."""
         parts = [("files", (name, text.encode())) for name, text in files.items()]
         return self.taken(self.request("POST", "/submissions", by=by, files=parts))
 
     def verify(self, submission_id, *, by="olivia", **body):
-        """Request a verification; its id."""
         path = f"/submissions/{submission_id}/verifications"
         return self.post(path, {"reason": "record"} | body, by=by)["id"]
 
     def verification(self, verification_id, *, by="olivia"):
-        """A verification as the API shows it."""
         return self.get(f"/verifications/{verification_id}", by=by)
 
 
@@ -157,7 +148,6 @@ class Worker:
         self.box = {"entries": "anyone", "why": None, "environments": {ENVIRONMENT: "e" * 64}}
 
     def sign_on(self, state="idle"):
-        """Tell the server that the worker is alive."""
         hello = {"system": self.system, "state": state, "box": self.box}
         hello |= {"protocol": WORKER_PROTOCOL, "polls": True}
         return self.world.post("/workers/hello", hello, by=self.by)
@@ -170,19 +160,16 @@ class Worker:
         return self
 
     def take(self, wait=15):
-        """The id of the next attempt of this worker, or None."""
         path = f"/workers/{self.name}/next"
         answer = self.world.request("POST", path, by=self.by, params={"wait": wait}, json={})
         assert answer.is_success, answer.text
         return answer.json()["attempt_id"] if answer.content else None
 
     def lease(self, attempt_id):
-        """Take an attempt, with its job, for this worker alone."""
         body = {"worker": self.name, "protocol": WORKER_PROTOCOL}
         return self.world.post(f"/attempts/{attempt_id}/claim", body, by=self.by)
 
     def send(self, lease, path, body):
-        """Post to an attempt that this worker leases."""
         headers = {
             "Authorization": f"Bearer {lease['token']}",
             "Finishline-Fence": str(lease["fence"]),

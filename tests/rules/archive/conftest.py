@@ -28,7 +28,6 @@ def archive_of(files, *, root=("/", "tree")):
 
 @pytest.fixture(scope="session")
 def benchmarks(shipped_benchmarks):
-    """Every definition that is shipped."""
     return shipped_benchmarks
 
 
@@ -59,7 +58,6 @@ def mllog(key, time_ms, value=None, **metadata):
 
 @pytest.fixture
 def make_line():
-    """One line of a log, by key, time, value and metadata."""
     return mllog
 
 

@@ -23,7 +23,6 @@ def scores(root):
 
 
 def folder_of(name):
-    """The archive that a variable names."""
     given = os.environ.get(name)
     if not given:
         pytest.skip(f"{name} is not set: it names a folder of the archive")

@@ -26,7 +26,6 @@ def package(benchmark, logs, **system):
 
 
 def without_evaluations(log):
-    """The log but for its evaluations and run_stop, and its run_stop."""
     lines = [line for line in log.splitlines(keepends=True) if "eval_accuracy" not in line]
     return "".join(lines[:-1]), lines[-1]
 

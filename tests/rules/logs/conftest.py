@@ -32,14 +32,11 @@ loading the data, 50,000 images
 
 @pytest.fixture
 def resnet9(make_benchmark):
-    """A benchmark whose logs name it resnet9."""
     return make_benchmark(log_names=("resnet9", "cifar10"))
 
 
 @pytest.fixture
 def parse(resnet9):
-    """Parses a run log of the resnet9 benchmark."""
-
     def parse_log(content, *, name="run_0.log"):
         raw = content.encode() if isinstance(content, str) else content
         return parse_run_log(raw, name=name, benchmark=resnet9)
@@ -49,7 +46,6 @@ def parse(resnet9):
 
 @pytest.fixture
 def parse_percent_curve(parse):
-    """Parses a TSV of top1Accuracy in percent."""
     return lambda content: parse(content, name="curve.tsv")
 
 
@@ -72,5 +68,4 @@ def tamper():
 
 @pytest.fixture
 def as_mlperf(resnet9):
-    """A benchmark whose logs have the given MLPerf name."""
     return lambda name: replace(resnet9, log_names=(name,))

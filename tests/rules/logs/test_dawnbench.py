@@ -163,7 +163,6 @@ def test_every_entry_imports_with_its_fields(archives, expected):
 
 
 def errors_in(folder):
-    """Errors of an archive, the first one of each file."""
     benchmarks = load_benchmarks(BENCHMARKS)
     first = {}
     for record in score_found(find_in(folder), benchmarks):

@@ -212,7 +212,6 @@ def record_line(key="seed", value="1"):
 
 
 def read(*chunks, counted=False):
-    """The records in some chunks, and what was reported."""
     problems = []
     records = read_lines(
         chunks,
@@ -426,7 +425,6 @@ EVALUATIONS = (
 
 @pytest.fixture(scope="module")
 def stable_diffusion():
-    """The definition that is shipped."""
     return shipped_definition("mlperf-v4.1-stable_diffusion")
 
 

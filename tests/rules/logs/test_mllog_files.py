@@ -60,7 +60,6 @@ SHARES = st.floats(0, 1)
 
 @st.composite
 def edited_logs(draw):
-    """The log with lines moved, left out and doubled, and with bytes of it changed."""
     lines = list(LINES)
     for place, other in draw(st.lists(st.tuples(SHARES, SHARES), max_size=2)):
         moved = lines.pop(int(place * (len(lines) - 1)))
@@ -178,7 +177,6 @@ def runs(draw):
 
 
 def seconds_of(run):
-    """Every time in a run, in a fixed order."""
     ledgers = [run.ledger, *(evaluation.ledger for evaluation in run.evaluations)]
     return [
         *(evaluation.seconds for evaluation in run.evaluations),
