@@ -295,9 +295,7 @@ def test_prices_of_a_csv_are_added(finishline, standin, tmp_path):
         ),
     ],
 )
-def test_a_bad_file_is_refused_with_line_and_field_and_nothing_is_sent(
-    finishline, standin, tmp_path, name, content, told
-):
+def test_bad_price_file_is_refused(finishline, standin, tmp_path, name, content, told):
     path = tmp_path / name
     path.write_text(content)
     ran = finishline("admin", "price", "add", str(path))
@@ -342,9 +340,7 @@ def test_phases_are_shown_and_a_date_that_is_not_given_stays(finishline, standin
      ("admin waive abc no_seed", "waivers", {"rule": "no_seed"}),
      ("admin waive abc no_seed --undo", "waivers/no_seed/revocation", {})],
 )  # fmt: skip
-def test_withdrawals_and_waivers_need_a_reason_and_are_undone(
-    named, end, sent, finishline, standin
-):
+def test_withdrawals_and_waivers_need_a_reason(named, end, sent, finishline, standin):
     standin.answer(f"POST /api/v1/submissions/abc/{end}", {"id": "abc"})
     ran = finishline(*named.split(), "--reason", "wrong clock", "--token", "fl_a")
     assert (ran.code, "abc" in ran.out) == (0, True)

@@ -18,9 +18,7 @@ from tests.support.submission_folder import BENCHMARKS, write_submission
 
 
 @pytest.mark.parametrize(("finals", "reached", "tta"), [((), 3, 20.0), ((60.0,) * 3, 0, None)])
-def test_a_submission_is_scored_though_it_missed_the_target(
-    finishline, tmp_path, finals, reached, tta
-):
+def test_submission_below_its_target_is_scored(finishline, tmp_path, finals, reached, tta):
     named = {"finals": finals} if finals else {}
     ran = finishline("check", str(write_submission(tmp_path / "sub", **named)), "--json")
     assert ran.code == 0
@@ -191,9 +189,7 @@ def test_names_from_strangers_are_no_formulas_in_csv(finishline, tree):
     assert "'=cmd/CIFAR10/train/a.json" in {row["path"] for row in rows}
 
 
-def test_a_definition_of_the_folder_that_is_named_goes_before_the_shipped_one(
-    finishline, package, tmp_path
-):
+def test_named_definitions_go_before_shipped_ones(finishline, package, tmp_path):
     own = tmp_path / "own"
     own.mkdir()
     shipped = shipped_texts()["mlperf-v5.0-retinanet"]
@@ -323,9 +319,7 @@ def spring(tmp_path):
     return folder
 
 
-def test_a_fetched_definition_is_the_one_that_a_submission_is_checked_under(
-    finishline, standin, tmp_path, spring
-):
+def test_submission_is_checked_under_fetched_definition(finishline, standin, tmp_path, spring):
     """A file that says otherwise is replaced only if that is asked for."""
     folder = tmp_path / "benchmarks"
     here = ("--benchmarks-dir", str(folder))

@@ -175,9 +175,7 @@ def test_wrong_usage_is_exit_code_2_without_a_traceback(finishline, arguments):
     assert (error["kind"], error["exit_code"]) == ("usage", 2)
 
 
-def test_run_refuses_a_setting_without_a_number_and_a_folder_that_holds_a_submission(
-    finishline, tmp_path
-):
+def test_run_refuses_bad_settings_and_folders(finishline, tmp_path):
     claim = tmp_path / "submission.json"
     claim.write_text("earlier")
     kept = finishline("run", "digits", "--out", str(tmp_path))
@@ -200,9 +198,7 @@ def test_run_refuses_a_setting_without_a_number_and_a_folder_that_holds_a_submis
         (2**63, 1, ("--", "true"), 2, "9223372036854775807"),
     ],
 )
-def test_every_seed_of_a_run_is_trained_as_it_is(
-    finishline, tmp_path, seed, runs, command, code, said
-):
+def test_every_seed_is_trained(finishline, tmp_path, seed, runs, command, code, said):
     options = ("--seed", str(seed), "--runs", str(runs), "--division", "ajar")
     ran = finishline("run", "digits", "--out", str(tmp_path / "fresh"), *options, *command)
     assert (ran.code, said in ran.err) == (code, True), ran.err
@@ -221,9 +217,7 @@ def test_every_seed_of_a_run_is_trained_as_it_is(
         (("teacher",), "has no reference training"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_trained_is_said_before_a_training_begins(
-    finishline, tmp_path, arguments, wrong
-):
+def test_impossible_training_is_refused_first(finishline, tmp_path, arguments, wrong):
     ran = finishline("run", *arguments, "--out", str(tmp_path / "fresh"))
 
     assert (ran.code, wrong in ran.err) == (1, True)
@@ -302,9 +296,7 @@ def test_watching_ends_with_the_verdicts_exit_code(finishline, standin, outcome,
     assert ran.err == ""
 
 
-def test_watching_shows_why_nothing_happens_then_each_evaluation_then_the_verdict(
-    finishline, standin
-):
+def test_watching_shows_evaluations_and_verdict(finishline, standin):
     standin.answer("POST /api/v1/submissions/s1/verifications", VERIFICATION, status=201)
     standin.stream("v1", ("state", VERIFICATION), ("state", VERIFICATION), ("replay", REPLAY))
     failure = {"code": "clock_mismatch", "message": "It took 1 s.", "next_step": "Look there."}
@@ -401,9 +393,7 @@ def test_watching_asks_for_a_replay_where_those_before_have_failed(finishline, s
     assert [asked.method for asked in standin.asked] == ["GET", "POST", "GET"]
 
 
-def test_a_server_that_fails_is_not_asked_for_a_replay_before_it_was_seen_what_is_under_way(
-    finishline, standin
-):
+def test_failing_server_gets_no_request(finishline, standin):
     standin.refuse("GET /api/v1/submissions/s1", 500, "No.")
     assert finishline("verify", "s1", "--watch").code == 4
     assert [asked.method for asked in standin.asked] == ["GET"]

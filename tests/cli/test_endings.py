@@ -86,9 +86,7 @@ def test_prints_of_a_child_are_no_events(command, finishline, tmp_path, monkeypa
     assert (done.code, done.error()["message"][-9:]) in [(1, "no memory"), (4, "no memory")]
 
 
-def test_up_says_before_it_starts_that_it_trains_no_code(
-    finishline, standin, tmp_path, monkeypatch
-):
+def test_up_says_that_it_trains_no_code(finishline, standin, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))  # There is no bubblewrap.
     taken = standin.url.rpartition(":")[2]
     ran = finishline("up", "--port", taken, "--var", str(tmp_path / "var"))

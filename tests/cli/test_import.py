@@ -128,9 +128,7 @@ def paths(outcomes):
 @pytest.mark.parametrize(
     ("part", "name", "runs"), [("train", "good", ("good.tsv",)), ("inference", "fast", ())]
 )
-def test_a_dawnbench_entry_is_sent_as_it_is_with_its_benchmark(
-    tree, keeper, import_it, part, name, runs
-):
+def test_dawnbench_entry_is_sent_unchanged(tree, keeper, import_it, part, name, runs):
     folder = tree / "CIFAR10" / part
     (tree / "CIFAR10" / "inference" / "fast.tsv").write_text(CURVE)  # An inference has no run.
     assert import_it("dawnbench", str(folder), "--json").json()["runs_imported"] == len(runs)
@@ -227,9 +225,7 @@ def test_a_second_import_sends_what_has_changed_wherever_it_lies(
     assert len(keeper.kept) == 3 + len(imported)
 
 
-def test_one_refused_submission_stops_no_other_and_is_listed_with_paths(
-    packages, keeper, import_it
-):
+def test_refused_submission_is_listed_with_paths(packages, keeper, import_it):
     """It has the problems that the server found and those of our own reading."""
     keeper.refused = b'"organisation":"ACME"'
     folder = packages / "ACME" / "results" / "big" / "retinanet"
@@ -261,9 +257,7 @@ def test_a_server_that_fails_for_a_moment_is_asked_again(packages, keeper, impor
     assert (ran.code, len(ran.json()["imported"]), len(keeper.keys)) == (0, 3, 5)
 
 
-def test_a_submission_that_the_server_keeps_failing_on_is_listed_and_stops_no_other(
-    packages, keeper, import_it
-):
+def test_failed_submission_stops_no_other(packages, keeper, import_it):
     keeper.failing = b'"organisation":"ACME"'
     ran = import_it("mlperf", str(packages), "--json")
     assert ran.code == 4
@@ -280,9 +274,7 @@ def test_without_a_server_nothing_is_tried(packages, import_it):
 
 
 @pytest.mark.parametrize(("status", "before"), [(403, 0), (401, 6)])
-def test_a_token_that_is_refused_leaves_a_summary_of_what_got_in_and_what_did_not(
-    tmp_path, keeper, import_it, status, before
-):
+def test_refused_token_leaves_a_summary(tmp_path, keeper, import_it, status, before):
     folder = write_packages(tmp_path / "v5.1", 30)
     keeper.statuses = [201] * before + [status] * 30
     ran = import_it("mlperf", str(folder), "--json")

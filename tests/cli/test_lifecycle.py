@@ -32,9 +32,7 @@ def plan(tmp_path):
 
 
 @pytest.mark.parametrize(("chosen", "told"), [(None, "roofs"), ("all", "all")])
-def test_its_worker_takes_no_speed_check_unless_it_is_asked_to(
-    chosen, told, plan, tmp_path, monkeypatch
-):
+def test_worker_takes_no_unasked_speed_check(chosen, told, plan, tmp_path, monkeypatch):
     monkeypatch.delenv("FINISHLINE_MEASURE", raising=False)
     if chosen is not None:
         monkeypatch.setenv("FINISHLINE_MEASURE", chosen)

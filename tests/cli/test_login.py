@@ -72,9 +72,7 @@ def test_what_is_no_login_keeps_nothing(command, standin, monkeypatch, home, url
     assert not home.exists()
 
 
-def test_profiles_are_chosen_by_the_environment_and_the_first_login_is_the_default(
-    command, standin, monkeypatch
-):
+def test_environment_chooses_the_profile(command, standin, monkeypatch):
     log_in(command, standin, monkeypatch, "--profile", "lab")
     second = log_in(command, standin, monkeypatch, "--profile", "course", typed="fl_two")
     assert "FINISHLINE_PROFILE=course" in second.out
@@ -115,9 +113,7 @@ def test_a_logins_token_goes_to_no_other_server(command, standin, monkeypatch):
     assert tokens_sent(standin, "/api/v1/me")[-1] is None
 
 
-def test_logging_out_forgets_the_token_and_leaves_the_other_login(
-    command, standin, monkeypatch, home
-):
+def test_logout_leaves_the_other_login(command, standin, monkeypatch, home):
     assert command("logout").code == 2
     log_in(command, standin, monkeypatch, "--profile", "lab")
     log_in(command, standin, monkeypatch, "--profile", "course", typed="fl_two")

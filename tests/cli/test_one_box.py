@@ -75,9 +75,7 @@ def test_all_devices_of_a_host_without_accelerators_are_its_processor(tool):
         ("", "'' is no device"),
     ],
 )
-def test_a_device_that_is_not_here_is_one_sentence_before_anything_starts(
-    tool, finishline, tmp_path, devices, told
-):
+def test_missing_device_is_one_sentence(tool, finishline, tmp_path, devices, told):
     tool("nvidia-smi", f"printf '{LISTED}'")
     ran = finishline("up", "--devices", devices, "--var", str(tmp_path / "v"))
     assert ran.code == 2
@@ -110,9 +108,7 @@ def own_unit(tmp_path, monkeypatch):
     return unit_of("finishline", None).file
 
 
-def test_a_service_is_written_enabled_started_and_removed_again(
-    tool, finishline, tmp_path, own_unit
-):
+def test_service_is_added_and_removed(tool, finishline, tmp_path, own_unit):
     calls = tool("systemctl", "")
     ran = finishline("admin", "service", "add", "--var", str(tmp_path / "v"), "--port", "8080")
     assert ran.code == 0, ran.err

@@ -49,9 +49,7 @@ def test_a_script_becomes_a_package_by_few_added_lines():
 
 @pytest.mark.nightly
 @pytest.mark.usefixtures("boxed")
-def test_the_steps_of_the_page_make_a_benchmark_whose_reference_arrives(
-    tmp_path, finishline, monkeypatch
-):
+def test_steps_of_the_page_make_a_benchmark(tmp_path, finishline, monkeypatch):
     for package in ("sklearn", "torch"):
         pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)

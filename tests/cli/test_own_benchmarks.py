@@ -212,9 +212,7 @@ def test_add_sends_what_is_pinned(mine, finishline, standin):
 
 
 @pytest.mark.parametrize("changed", [False, True])
-def test_fetch_writes_the_task_and_the_data_for_home(
-    finishline, standin, tmp_path, monkeypatch, changed
-):
+def test_fetch_writes_task_and_data(finishline, standin, tmp_path, monkeypatch, changed):
     monkeypatch.chdir(tmp_path)
     fetched, files = tmp_path / "benchmarks", own_files()
     standin.answer("GET /api/v1/benchmarks/mine.toml", files["benchmark.toml"])
@@ -236,9 +234,7 @@ def test_fetch_writes_the_task_and_the_data_for_home(
     assert finishline("check", str(package)).code == 0
 
 
-def test_a_run_refuses_a_changed_task_and_an_id_that_leads_out_of_a_folder(
-    mine, finishline, monkeypatch
-):
+def test_run_refuses_changed_task_and_id(mine, finishline, monkeypatch):
     monkeypatch.setattr(processes, "spawn", lambda *_, **__: pytest.fail("started"))
     run = ("run", str(mine / "reference"), "--json")
     task = (mine / "task.py").read_text()

@@ -51,9 +51,7 @@ def claim_in(out):
     return json.loads((out / "submission.json").read_text())
 
 
-def test_the_program_runs_once_for_each_seed_and_its_logs_are_a_submission(
-    command, program, tmp_path
-):
+def test_program_runs_once_for_each_seed(command, program, tmp_path):
     out = tmp_path / "mine"
     ran = command("run", "digits", "--seed", "41", "--out", str(out), "--json", "--", *program)
     assert ran.code == 0, ran.err

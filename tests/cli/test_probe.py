@@ -63,9 +63,7 @@ def probed(capsys):
         ("NVIDIA-SMI has failed", ("--device", "cpu"), "cpu-", []),
     ],
 )  # fmt: skip
-def test_every_visible_card_is_named_with_its_memory(
-    driver, probed, listed, options, hardware_class, cards
-):
+def test_visible_cards_have_their_memory(driver, probed, listed, options, hardware_class, cards):
     driver(listed, code=9 if cards == [] else 0)
     code, view = probed(*options)
     assert (code, view["problems"]) == (0, [])

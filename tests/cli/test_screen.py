@@ -138,9 +138,7 @@ def test_no_figure_fills_a_terminal_with_digits(figure):
         (97.496, None, "percent", "97.50 %"),
     ],
 )
-def test_a_quality_just_short_of_its_target_does_not_read_as_the_target(
-    quality, target, unit, shown
-):
+def test_quality_below_target_shows_its_digits(quality, target, unit, shown):
     assert quality_text(quality, unit, target=target) == shown
 
 
@@ -156,9 +154,7 @@ def test_a_quality_just_short_of_its_target_does_not_read_as_the_target(
          "nanogpt. See `finishline import --help`."),
     ],
 )  # fmt: skip
-def test_a_wrong_call_is_told_in_sentences_with_the_help_of_its_command(
-    finishline, arguments, said
-):
+def test_wrong_call_is_told_in_sentences(finishline, arguments, said):
     ran = finishline(*arguments)
 
     assert (ran.code, ran.out) == (2, "")

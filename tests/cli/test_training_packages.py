@@ -58,9 +58,7 @@ def large(package):
         (large, None, None, None, "at most 262144 bytes"),
     ],
 )
-def test_a_bad_package_is_refused_with_its_file_and_the_expected(
-    package, finishline, damage, file, line, field, expected
-):
+def test_bad_package_is_refused(package, finishline, damage, file, line, field, expected):
     damage(package)
 
     ran = finishline("check", str(package), "--json")

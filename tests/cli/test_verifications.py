@@ -284,9 +284,7 @@ def test_several_submissions_are_asked_for_at_once(finishline, standin, argument
     assert finishline("verify", *arguments, "--reason", "driver", "--json").json() == BATCH
 
 
-def test_each_of_several_verifications_is_told_with_the_way_to_follow_and_cancel_it(
-    finishline, standin
-):
+def test_batch_tells_each_verification(finishline, standin):
     queued = {**BATCH["replays"][0], "verification_id": "v1"}
     for replays in ([], [queued]):
         batch = BATCH | {"dry_run": False, "replays": replays}

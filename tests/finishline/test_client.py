@@ -118,9 +118,7 @@ def test_lists_go_on_over_every_page(ada, digits_submission, submit):
     assert ada.benchmark("digits") in ada.benchmarks()
 
 
-def test_a_verification_is_asked_for_watched_and_waited_for(
-    ada, client, database, folder, olivia, walter
-):
+def test_verification_is_watched_to_its_end(ada, client, database, folder, olivia, walter):
     made = ada.submit(folder)
     with Client(ada.url, olivia.secret, retries=0) as organiser:
         asked = organiser.verify(made, reason="record claim")

@@ -264,9 +264,7 @@ def test_a_folder_takes_runs_of_one_submission(tmp_path, changed, field):
         ("mlperf-v5.1-retinanett", {}, "mlperf-v5.1-retinanet"),
     ],
 )
-def test_what_the_rules_would_refuse_is_refused_before_the_training(
-    tmp_path, benchmark, options, said
-):
+def test_bad_settings_are_refused_before_training(tmp_path, benchmark, options, said):
     with pytest.raises(RuleError, match=said):
         finishline.log.run(benchmark, **{"seed": 1, "out": tmp_path} | options)
     assert list(tmp_path.iterdir()) == []

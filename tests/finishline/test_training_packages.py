@@ -210,9 +210,7 @@ def test_refusals_have_codes_of_their_own(entries, package, command, walter):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_command_says_how_to_follow_again(
-    entries, package, command, monkeypatch, number
-):
+def test_interrupted_command_says_how_to_follow(entries, package, command, monkeypatch, number):
     def interrupt(*_):
         signal.raise_signal(number)
         return iter(())

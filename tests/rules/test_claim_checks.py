@@ -130,9 +130,7 @@ def test_a_quality_without_bounds_is_a_number_that_can_be_measured(make_benchmar
         ("loss", -1.5, []),  # A log-likelihood, say.
     ],
 )
-def test_a_metric_is_negative_only_where_its_unit_or_its_target_says_so(
-    make_benchmark, unit, value, codes
-):
+def test_unit_or_target_allows_negative_metrics(make_benchmark, unit, value, codes):
     benchmark = make_benchmark(target=QualityTarget("m", value, unit, "lower"))
 
     assert [code for code, _ in found_in(benchmark, -0.01)] == codes
@@ -355,9 +353,7 @@ def test_at_a_fixed_stop_the_mean_must_beat_the_target(make_benchmark, make_run,
     ("last", "code", "message"),
     [([90.0, 91.0, 95.0], "different_stop", ""), ([], "target_not_proven", "a run without eval")],
 )
-def test_at_a_fixed_stop_all_runs_stop_at_the_same_epoch(
-    make_benchmark, make_run, last, code, message
-):
+def test_fixed_stop_is_one_epoch(make_benchmark, make_run, last, code, message):
     runs = [*stopped(make_run, [95.0, 95.1]), make_run(last, name="2.log", seed=2)]
     benchmark = make_benchmark(reach="fixed_stop", count=3)
 

@@ -145,9 +145,7 @@ def test_pruning_drops_what_is_slower_than_the_line_between_its_neighbours(means
     ("reference_runs", "submission_runs", "known"),
     [(1, 1, False), (0, 3, False), (3, 0, False), (1, 2, True), (2, 1, True)],
 )
-def test_a_t_test_takes_a_run_on_both_sides_and_three_together(
-    reference_runs, submission_runs, known
-):
+def test_t_test_takes_three_runs(reference_runs, submission_runs, known):
     counts = {"reference_runs": reference_runs, "submission_runs": submission_runs}
     with nullcontext() if known else pytest.raises(RuleError, match="at least 3 runs"):
         assert lowest_submission(16.0, 0.5, **counts) < 16.0
@@ -283,9 +281,7 @@ def test_a_set_faster_than_the_mean_is_normalised_and_both_times_are_kept(benchm
         ([16, 16, 16, 16, None], {}, [("no_convergence", "run_4.log")], ""),
     ],
 )
-def test_a_slower_set_keeps_its_time_and_another_breaks_a_rule(
-    benchmark, epochs, others, violations, told
-):
+def test_slower_set_keeps_its_time(benchmark, epochs, others, violations, told):
     result = scored(benchmark, epochs, **others)
 
     assert [(v.code, v.file) for v in result.violations][:1] == violations

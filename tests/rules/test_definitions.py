@@ -271,9 +271,7 @@ def test_each_phase_begins_at_its_moment(of, now, phase, frozen, embargoed, sent
         ("alpha = 0.01", "alpha = 0.02", ()),
     ],
 )
-def test_what_scoring_reads_makes_other_rules_and_words_do_not(
-    before, after, differ, benchmarks_dir
-):
+def test_only_scored_fields_make_other_rules(before, after, differ, benchmarks_dir):
     text = (benchmarks_dir / "digits.toml").read_text()
     assert before in text
     changed = text.replace(before, after, 1)

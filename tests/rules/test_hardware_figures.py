@@ -163,9 +163,7 @@ def test_names_of_one_accelerator_are_told_from_those_of_two(one, other, same):
         (1.0, None, 1, None),
     ],
 )
-def test_a_share_is_processor_seconds_over_seconds_for_each_thread(
-    cpu_seconds, seconds, threads, expected
-):
+def test_share_is_processor_time_per_thread(cpu_seconds, seconds, threads, expected):
     assert processor_share(cpu_seconds, seconds, threads=threads) == expected
 
 

@@ -172,9 +172,7 @@ def test_taking_one_after_another_from_the_turns_is_the_same_order(ones):
     ("kind", "code", "counted"),
     [("time_limit", "run_time_limit", 1), ("infrastructure", "child_died", 0)],
 )
-def test_a_run_past_its_limit_counts_and_one_that_the_machinery_ended_does_not(
-    kind, code, counted, digits
-):
+def test_run_past_its_limit_counts(kind, code, counted, digits):
     report = build_report([11])
     failure = Failure(kind, code, "it ended", "look")
     ended = replace(report.runs[0], status="failed", tta_seconds=None, failure=failure)

@@ -168,9 +168,7 @@ def test_honest_claims_are_hardly_ever_left_unverified(stopping):
          "inconclusive", "below_entropy", "leaves_open"),
     ],
 )  # fmt: skip
-def test_an_honest_claim_is_judged_by_its_replays(
-    stopping, replays_of, settings, outcome, code, weight
-):
+def test_claim_is_judged_by_its_replays(stopping, replays_of, settings, outcome, code, weight):
     rng = random.Random(2)
     found = verdict(stopping, [curve(rng) for _ in range(5)], replays_of(rng), **settings)
     assert (found.outcome, weights(found)[code]) == (outcome, weight)

@@ -129,9 +129,7 @@ def test_whoever_is_told_the_nonce_draws_the_same_runs_and_seeds(digits, start):
         ({"batch_size": 64.0, "dropout": 0.1}, False),  # The reference has no such setting.
     ],
 )
-def test_calibrated_are_the_defaults_at_batch_sizes_with_reference_runs(
-    digits, hyperparameters, calibrated
-):
+def test_defaults_with_reference_runs_are_calibrated(digits, hyperparameters, calibrated):
     claim = claim_of(hyperparameters=hyperparameters)
 
     assert is_calibrated(digits, claim) is calibrated
@@ -200,9 +198,7 @@ def test_all_evaluations_of_all_replays_stay_inside_as_often_as_promised():
 
 
 @pytest.mark.parametrize("batch_size", [32, 64, 128])
-def test_at_most_one_shipped_reference_run_in_forty_leaves_the_band_of_the_others(
-    digits, batch_size
-):
+def test_one_run_in_forty_leaves_its_band(digits, batch_size):
     """Each calibrated run held against all others of its batch size, as a replay would be.
 
     Real curves have stragglers that a normal distribution has not, which is why one replay below

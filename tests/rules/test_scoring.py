@@ -141,9 +141,7 @@ def test_a_run_that_ended_without_success_has_no_epochs_to_the_target(make_bench
     assert (run.reached, run.epochs_to_target, run.convergence) == (False, None, None)
 
 
-def test_a_target_measured_afterwards_converges_where_it_was_first_reached(
-    make_benchmark, make_run
-):
+def test_offline_target_converges_where_first_reached(make_benchmark, make_run):
     run = make_run([90.0, 94.5, 95.0], status="success", clock="mlperf", stop_seconds=40.0)
     at_once = make_benchmark(clock="mlperf")
     afterwards = dataclasses.replace(at_once.target, offline=True)
@@ -378,9 +376,7 @@ def test_spread_is_never_below_the_resolution():
         ("cifar10", [True, True, True]),
     ],
 )
-def test_a_run_of_a_round_converged_if_its_run_stop_says_so(
-    make_run, make_benchmark, benchmark_id, reached
-):
+def test_run_stop_says_whether_it_converged(make_run, make_benchmark, benchmark_id, reached):
     """Source: MLPerf training_rules.adoc, "Benchmark results"."""
     ends = [{"stop_seconds": 300.0, "status": "success"}]
     ends += [{"stop_seconds": 300.0}, {}]

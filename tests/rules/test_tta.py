@@ -80,9 +80,7 @@ def test_the_first_in_log_order_counts_even_if_another_was_earlier():
         ("success", 1820.0, "open", 21.5),
     ],
 )
-def test_a_log_with_a_run_stop_counts_to_its_run_stop(
-    make_run, status, preparation, division, seconds
-):
+def test_log_counts_to_its_run_stop(make_run, status, preparation, division, seconds):
     run = make_run(
         [90.0, 94.0],
         clock="mlperf",
@@ -210,9 +208,7 @@ def curve(qualities, *, interval=1.0):
         ),
     ],
 )
-def test_the_crossing_lies_on_the_line_between_two_evaluations(
-    curve, target, reach, epoch, fraction, interval
-):
+def test_crossing_lies_between_two_evaluations(curve, target, reach, epoch, fraction, interval):
     found = find_crossing(curve, target, reach)
     assert (found.epoch, found.interval_epochs) == (epoch, interval)
     assert found.fraction == pytest.approx(fraction)

@@ -108,9 +108,7 @@ def test_a_table_without_each_metric_once_is_no_evaluation(score_tree, make_log,
     assert "success_without_target" in codes(record)
 
 
-def test_an_evaluation_after_run_stop_is_a_remark_and_reaches_nothing(
-    score_tree, make_package, make_log, make_line
-):
+def test_evaluation_after_run_stop_is_a_remark(score_tree, make_package, make_log, make_line):
     """A host may measure while another has seen the target: the clock may stop at once."""
     late = make_line("eval_accuracy", START + 3_600_000, 0.36, epoch_num=5)
     [record] = score_tree(
@@ -137,9 +135,7 @@ def minigo_log(make_log, make_line, minutes):
     return head + "".join(played) + stop
 
 
-def test_minigo_plays_once_the_run_is_over_and_its_seeds_say_nothing(
-    score_tree, make_log, make_line
-):
+def test_minigo_plays_after_its_run(score_tree, make_log, make_line):
     logs = [minigo_log(make_log, make_line, 10.0 + i) for i in range(10)]
     [record] = score_tree(package("minigo", logs))
     assert (record["olympic_mean_seconds"], record["eligible"]) == (14.5 * 60, True)
@@ -151,9 +147,7 @@ def test_minigo_plays_once_the_run_is_over_and_its_seeds_say_nothing(
 
 
 @pytest.mark.parametrize("epoch", [{}, {"epoch_num": 1}])
-def test_stable_diffusion_may_number_its_checkpoints_by_steps(
-    score_tree, make_log, make_line, epoch
-):
+def test_checkpoints_may_be_numbered_by_steps(score_tree, make_log, make_line, epoch):
     """Source: mlperf-logging, 5,000 steps at batch size 512 in v3.1, 2,560,000 samples in v4.0."""
     logs = []
     for i in range(10):
@@ -251,9 +245,7 @@ def test_words_of_earlier_rounds_are_known(score_tree, make_package, status):
     assert codes(score_tree(make_package(status="sold"))[0], "warning") == {"unknown_value"}
 
 
-def test_a_set_handed_in_as_open_is_open_and_none_is_closed_by_its_description(
-    score_tree, make_log
-):
+def test_set_is_open_or_closed_by_its_logs(score_tree, make_log):
     """Where no definition held its logs against the reference."""
     logs = [make_log(10.0 + i, seed=i, benchmark="resnet") for i in range(5)]
     [record] = score_tree(package("resnet", logs, division="open"))

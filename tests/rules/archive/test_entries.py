@@ -126,9 +126,7 @@ def test_both_halves_of_an_entry_must_be_there(score_tree):
 @pytest.mark.parametrize(
     ("task", "row"), [("CIFAR10", "1\t1\t95"), ("ImageNet", "1\t1\t70\t95"), ("SQuAD", "1\t1\t0.8")]
 )
-def test_a_task_is_told_by_the_folder_given_and_outside_of_such_by_its_columns(
-    score_tree, task, row
-):
+def test_folder_or_columns_tell_the_task(score_tree, task, row):
     inner = {path.rpartition("/")[2]: text for path, text in train(task, row).items()}
     for root in (("/", "archive", task, "train"), ("/", "tree")):
         [record] = score_tree(inner, root=root)
@@ -388,9 +386,7 @@ def told(records):
     ]
 
 
-def test_a_run_that_differs_from_another_in_its_seed_alone_is_an_error(
-    score_tree, make_package, curve_log
-):
+def test_copy_with_another_seed_is_an_error(score_tree, make_package, curve_log):
     """Published: tinycorp's tinybox_green, BERT of v4.1, result_3.txt and result_8.txt."""
     logs = [curve_log(i, seed=i) for i in range(4)]
     alike = make_package([*logs, curve_log(2, seed=4)])

@@ -204,7 +204,7 @@ FACTOR = 1.0138888888888888  # Of the reference points, at batch size 288.
         ),
     ],
 )  # fmt: skip
-def test_scaling_json_counts_where_no_reference_point_does(
+def test_scaling_json_counts_without_points(
     score_tree, make_package, make_log, text, points, factor, code
 ):
     logs = [make_log(10.0 + i, seed=i, batch_size=288) for i in range(5)]
@@ -350,9 +350,7 @@ def test_files_among_the_code_of_a_package_are_nobodys(score_tree, make_package,
     assert paths == [SET, "notes/x.txt"]
 
 
-def test_every_record_has_the_same_keys_and_can_be_written_as_json(
-    score_tree, make_package, make_log
-):
+def test_records_have_equal_keys_in_json(score_tree, make_package, make_log):
     trees = make_package(), {"x.txt": ""}, {"y.log": make_log()}
     records = [record for tree in trees for record in score_tree(tree)]
     assert len({tuple(sorted(record)) for record in records}) == 1
@@ -439,9 +437,7 @@ def stable_diffusion_log(make_log, make_line, minutes, *, seed):
     return "".join(lines[:-1] + measured + lines[-1:])
 
 
-def test_stable_diffusion_converges_at_the_first_checkpoint_with_both_metrics(
-    score_tree, make_log, make_line
-):
+def test_checkpoint_with_both_metrics_converges(score_tree, make_log, make_line):
     """At batch size 1024 the reference needs 2,839,273: (5 x 2.56 + 6 x 3.072) / 11 million."""
     logs = [stable_diffusion_log(make_log, make_line, 10.0 + i, seed=i) for i in range(10)]
     path = "v4.1/ACME/results/big/stable_diffusion"
@@ -452,18 +448,14 @@ def test_stable_diffusion_converges_at_the_first_checkpoint_with_both_metrics(
     assert codes(record, "error") == {"missing_system"}
 
 
-def test_a_log_by_itself_is_read_in_the_metrics_of_the_benchmark_it_names(
-    score_tree, make_log, make_line
-):
+def test_single_log_has_its_benchmarks_metrics(score_tree, make_log, make_line):
     log = stable_diffusion_log(make_log, make_line, 10.0, seed=1)
     [record] = score_tree({"sd.txt": log}, root=("/", "elsewhere"))
     assert (record["benchmark"], codes(record, "error")) == ("stable_diffusion", set())
     assert record["runs"][0]["convergence"] == 3_072_000
 
 
-def test_where_seeds_are_asked_for_ranks_may_share_none_with_another_run(
-    score_tree, make_package, make_log, make_line
-):
+def test_ranks_share_no_seed_between_runs(score_tree, make_package, make_log, make_line):
     """Source: mlperf-logging, seed_checker: no seed of one run may be a seed of another."""
     start = 1_700_000_000_000
     logs = [make_log(10.0 + i, seed=i) for i in range(5)]

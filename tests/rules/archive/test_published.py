@@ -151,9 +151,7 @@ def test_the_name_of_a_folder_stands_above_what_lies_in_it(score_tree, make_log)
 
 
 @pytest.mark.parametrize("folder", ["v5.0", "training_results_v5.0"])
-def test_the_benchmarks_of_v50_are_told_by_their_folder_from_those_of_other_rounds(
-    score_tree, make_log, folder
-):
+def test_folder_tells_the_benchmarks_of_v50(score_tree, make_log, folder):
     for name in ("llama2_70b_lora", "bert", "stable_diffusion", "rgat", "llama31_405b"):
         files = package(f"{folder}/ACME", name, make_log(benchmark=name))
         [record] = score_tree(files)
@@ -187,9 +185,7 @@ def only_run(records):
 @pytest.mark.parametrize(
     ("minutes", "counted"), [((29,), 0), ((30,), 0), ((35,), 5), ((32, 36, 33), 6)]
 )
-def test_what_is_over_thirty_minutes_is_on_the_clock_of_a_closed_run(
-    score_tree, prepared_log, minutes, counted
-):
+def test_preparation_beyond_thirty_minutes_counts(score_tree, prepared_log, minutes, counted):
     """Source: training_rules.adoc, "Run Results"; of several ranks the first to begin counts."""
     log = prepared_log(*minutes)
     for name in ("run.txt", "v5.1/ACME/results/big/retinanet/result_0.txt"):

@@ -65,9 +65,7 @@ def test_words_in_another_line_are_no_line():
         (LAST, '{"epoch": -1, "value": 20}', "success", 20.0),
     ],
 )
-def test_run_stop_may_tell_of_success_and_a_quality_may_be_one_of_several(
-    old, new, status, quality
-):
+def test_run_stop_may_tell_of_success(old, new, status, quality):
     reading, problems = read(LOG.replace(old, new))
     assert (reading.run.status, reading.run.evaluations[-1].quality) == (status, quality)
     assert problems == []

@@ -467,9 +467,7 @@ def test_a_line_of_no_known_metric_is_reported(stable_diffusion, metric):
     assert len(reading.run.evaluations) == 2
 
 
-def test_an_evaluation_without_the_main_metric_is_reported_and_one_without_others_kept(
-    stable_diffusion,
-):
+def test_evaluation_without_its_main_metric_is_reported(stable_diffusion):
     log = HEAD + measured("CLIP", 0.2, 1024, 1) + measured("FID", 80.0, 2048, 2) + STOP
     reading, [problem] = read_run(log, stable_diffusion)
     assert (problem.line, problem.message) == (3, "no FID")

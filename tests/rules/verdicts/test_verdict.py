@@ -110,9 +110,7 @@ def test_a_claim_of_40_percent_fewer_epochs_is_rejected_with_the_reason(verdict)
         ({"replays": [], "runs_planned": 3}, "rejected", "rejects"),
     ],
 )
-def test_a_faster_claim_is_rejected_anywhere_but_in_the_open_division(
-    verdict, where, outcome, weight
-):
+def test_faster_claim_is_rejected_outside_open(verdict, where, outcome, weight):
     found = verdict(claimed([4, 4, 4]), **where)
 
     assert found.outcome == outcome
@@ -156,9 +154,7 @@ def test_without_calibration_the_replays_alone_are_the_reference(verdict, curve)
         ({"batch_size": 48.0, "momentum": 0.8}, 6, 6.0, 8.0),
     ],
 )
-def test_between_calibrated_batch_sizes_the_interpolated_reference_joins_the_replays(
-    verdict, curve, settings, replays, runs, mean
-):
+def test_interpolated_reference_joins_the_replays(verdict, curve, settings, replays, runs, mean):
     replayed = [replay(i, curve[:8], slowness=1 + i / 20) for i in range(replays)]
 
     found = verdict(claimed([7, 8, 8]), replayed, hyperparameters=settings)
@@ -209,9 +205,7 @@ UP = [90.0, 95.5, 99.5]  # 97.5 lies half way from the second to the third
         ([], 1.0, (3, 3, 3)),
     ],
 )
-def test_epochs_are_read_off_between_evaluations_where_every_curve_allows_it(
-    digits, curve, curves, interval, expected
-):
+def test_epochs_are_read_off_between_evaluations(digits, curve, curves, interval, expected):
     claim = Claim("digits", "closed", "m", "f", LAPTOP, ("run_0.log",))
     told = [
         [Evaluation(j * interval, j * 0.1, q) for j, q in enumerate(qualities, 1)]
@@ -377,9 +371,7 @@ def test_slower_mean_is_named_though_chance_may_explain_it(verdict, curve):
         ({}, {"drift": "4 % slower than its baseline"}, "worker_drifted"),
     ],
 )
-def test_times_are_compared_of_like_code_on_a_machine_of_the_class(
-    verdict, curve, how, others, code
-):
+def test_only_like_times_are_compared(verdict, curve, how, others, code):
     found = verdict(replays=slowed(curve, (3.0, 3.1, 3.05), **how), **others)
 
     assert found.outcome == "verified"
