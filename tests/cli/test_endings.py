@@ -63,12 +63,7 @@ sys.exit(7)
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "benchmark check mine",
-        "benchmark fetch digits --check",
-        "run digits",
-        "run ./package",
-    ],
+    ["benchmark check mine", "benchmark fetch digits --check", "run digits", "run ./package"],
 )
 def test_prints_of_a_child_are_no_events(command, finishline, tmp_path, monkeypatch):
     root = Path.cwd()

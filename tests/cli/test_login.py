@@ -62,8 +62,7 @@ def test_the_token_is_in_a_file_of_its_users_alone(command, standin, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("url", "typed", "code"),
-    [("", "fl_wrong", 5), ("", "", 2), ("ftp://somewhere", "fl_one", 2)],
+    ("url", "typed", "code"), [("", "fl_wrong", 5), ("", "", 2), ("ftp://somewhere", "fl_one", 2)]
 )
 def test_what_is_no_login_keeps_nothing(command, standin, monkeypatch, home, url, typed, code):
     standin.refuse("GET /api/v1/me", 401, "Unknown token.")

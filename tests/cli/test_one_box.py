@@ -43,10 +43,7 @@ def tool(tmp_path, monkeypatch):
         ("cuda", {"local-cuda-0": ("cuda:0", "GPU-aa")}),
         ("cuda:1", {"local-cuda-1": ("cuda:0", "GPU-bb")}),
         ("cpu, cuda:1", {"local": ("cpu", ""), "local-cuda-1": ("cuda:0", "GPU-bb")}),
-        (
-            "all",
-            {"local-cuda-0": ("cuda:0", "GPU-aa"), "local-cuda-1": ("cuda:0", "GPU-bb")},
-        ),
+        ("all", {"local-cuda-0": ("cuda:0", "GPU-aa"), "local-cuda-1": ("cuda:0", "GPU-bb")}),
         ("cpu,cpu", {"local": ("cpu", ""), "local-2": ("cpu", "")}),
     ],
 )

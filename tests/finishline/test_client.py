@@ -95,10 +95,7 @@ def test_refusals_say_file_and_line_and_who_may(ada, folder):
         nobody.submit({}, logs={"run_0.log": b""})
     with pytest.raises(finishline.NotAllowed):
         ada.cancel("abc")
-    with (
-        Client("http://127.0.0.1:1", retries=0) as far,
-        pytest.raises(finishline.NoAnswer) as away,
-    ):
+    with Client("http://127.0.0.1:1", retries=0) as far, pytest.raises(finishline.NoAnswer) as away:
         far.quota()
     assert isinstance(away.value, finishline.Unavailable)
 

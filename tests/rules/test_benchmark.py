@@ -5,11 +5,7 @@ import re
 import pytest
 
 from finishline.rules.archive.definitions import shipped_texts
-from finishline.rules.benchmarks.benchmark import (
-    load_benchmark,
-    parse_benchmark,
-    read_benchmark,
-)
+from finishline.rules.benchmarks.benchmark import load_benchmark, parse_benchmark, read_benchmark
 from finishline.rules.benchmarks.definition_tables import RankingRule
 from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.errors import BenchmarkError, RuleError

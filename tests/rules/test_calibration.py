@@ -12,11 +12,7 @@ from finishline.rules.scoring.tta import crossing_epochs, curves_at, interpolate
 from finishline.rules.statistics.aggregate import Reference, reference_of
 from finishline.rules.statistics.gaps import two_sided_p
 from finishline.rules.submissions.claim import Claim, System
-from finishline.rules.verification.calibration import (
-    calibrated_by,
-    judged_beside,
-    runs_sha256,
-)
+from finishline.rules.verification.calibration import calibrated_by, judged_beside, runs_sha256
 from finishline.rules.verification.control_points import band_for
 from server.benchmarks.calibrations import (
     band_at,

@@ -220,8 +220,7 @@ def test_energy_counts_over_the_phases_on_the_clock(joules, clock, timed):
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "joules"),
-    [(10.0, 12.5, 2.5), (10.0, 10.0, 0.0), (90.0, 4.0, 14.0)],
+    ("before", "after", "joules"), [(10.0, 12.5, 2.5), (10.0, 10.0, 0.0), (90.0, 4.0, 14.0)]
 )
 def test_a_counter_that_went_on_or_wrapped_counts_the_difference(before, after, joules):
     assert counted_since(before, after, wraps_at=100.0) == joules

@@ -14,13 +14,7 @@ from finishline.rules.verification.job import Request
 from finishline.rules.verification.messages import Failure
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
 from server.verifications.pools import measured_runs
-from server.verifications.queue import (
-    NO_TURNS,
-    ORGANISERS_IN_A_ROW,
-    Turns,
-    fair_order,
-    sharer_of,
-)
+from server.verifications.queue import NO_TURNS, ORGANISERS_IN_A_ROW, Turns, fair_order, sharer_of
 from tests.support.build import build_report
 
 ENTROPY = bytes(range(32))

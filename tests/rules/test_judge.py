@@ -15,12 +15,7 @@ from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.benchmarks.definition_tables import ReferenceRun
 from finishline.rules.run import Evaluation
 from finishline.rules.scoring.scoring import RunScore
-from finishline.rules.statistics.aggregate import (
-    Spread,
-    olympic_mean,
-    olympic_weight,
-    reference_of,
-)
+from finishline.rules.statistics.aggregate import Spread, olympic_mean, olympic_weight, reference_of
 from finishline.rules.statistics.gaps import TIME, Score, lowest_mean
 from finishline.rules.submissions.claim import Claim, System
 from finishline.rules.verification.head_to_head import Pair, PairRun, judge_head_to_head, looks_of

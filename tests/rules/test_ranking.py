@@ -45,11 +45,7 @@ LATE = {"submitted_at": "2026-11-21T09:00:00Z"}
             [("a", 1, True), ("b", 1, True), ("c", 1, True)],
         ),
         # In a tie the earlier submission stands first, and so it does among the unranked.
-        (
-            [row("a", 5.0, **LATE), row("b", 5.0)],
-            "tta",
-            [("b", 1, True), ("a", 1, True)],
-        ),
+        ([row("a", 5.0, **LATE), row("b", 5.0)], "tta", [("b", 1, True), ("a", 1, True)]),
         (
             [row("a", None, **LATE), row("c", 1e9), row("b", None)],
             "tta",
@@ -86,11 +82,7 @@ def test_equal_values_share_a_rank_and_the_next_counts_who_is_better(board, metr
         ({"cost_usd": 2.8e21}, "cost", "impossible cost"),
         ({"cost_usd": -1e-9}, "cost", "impossible cost"),
         ({"cost_usd": -1e-9}, "tta", None),
-        (
-            {"cost_usd": -1.0, "tta_seconds": 1e13},
-            "cost",
-            "impossible time",
-        ),
+        ({"cost_usd": -1.0, "tta_seconds": 1e13}, "cost", "impossible time"),
         ({"latency_ms": 1.0, "tta_seconds": None}, "latency", None),
         ({"latency_ms": 1.0, "eligible": False}, "latency", "did not reach the target"),
         ({"latency_ms": 1.0}, "inference_cost", "states no cost"),

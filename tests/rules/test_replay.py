@@ -302,16 +302,8 @@ NEGATIVE = [ReplayEvaluation(1.0, 100, -0.1, 98.0, {})]
     [
         ({"seed": 13}, "target", "runs.seed"),
         ({"index": 0}, "target", "runs[1].index"),
-        (
-            {"evaluations": BACKWARDS, "tta_seconds": 0.8},
-            "target",
-            "runs[1].evaluations.seconds",
-        ),
-        (
-            {"evaluations": NEGATIVE, "tta_seconds": -0.1},
-            "target",
-            "runs[1].evaluations.seconds",
-        ),
+        ({"evaluations": BACKWARDS, "tta_seconds": 0.8}, "target", "runs[1].evaluations.seconds"),
+        ({"evaluations": NEGATIVE, "tta_seconds": -0.1}, "target", "runs[1].evaluations.seconds"),
         ({"evaluations": []}, "target", "runs[1].tta_seconds"),
         ({"tta_seconds": None}, "target", "runs[1].tta_seconds"),
         ({"tta_seconds": 0.7}, "target", "runs[1].tta_seconds"),

@@ -28,13 +28,7 @@ from finishline.rules.logs.source import read_csv, read_trainer_state
 from finishline.rules.logs.text import parse_json
 from finishline.rules.submissions.claim import read_claim
 from finishline.rules.table import FieldError, Text, read_table
-from finishline.rules.text import (
-    MOST_BYTES,
-    count_text,
-    did_you_mean,
-    near_miss,
-    parse_toml,
-)
+from finishline.rules.text import MOST_BYTES, count_text, did_you_mean, near_miss, parse_toml
 from server.people.accounts import GROUPS, fault_in, skeletons
 from web.formats import device_time
 

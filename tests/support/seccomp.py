@@ -75,9 +75,7 @@ def build(machine):
         made.add_rule(pyseccomp.ERRNO(errno.EPERM), number)
     for flag in NAMESPACES.values():
         made.add_rule(
-            pyseccomp.ERRNO(errno.EPERM),
-            "clone",
-            pyseccomp.Arg(0, pyseccomp.MASKED_EQ, flag, flag),
+            pyseccomp.ERRNO(errno.EPERM), "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, flag, flag)
         )
     made.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")
     made.add_rule(

@@ -9,10 +9,7 @@ from finishline.cli.records import find_in
 from finishline.rules.archive.score import score_found
 from finishline.rules.benchmarks.benchmark import load_benchmarks
 from finishline.rules.errors import LogFormatError
-from finishline.rules.logs.dawnbench import (
-    parse_curve,
-    parse_entry,
-)
+from finishline.rules.logs.dawnbench import parse_curve, parse_entry
 from finishline.rules.run import Evaluation
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"

@@ -6,13 +6,7 @@ import pytest
 
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.replay import judge
-from tests.support.verdicts import (
-    HONEST_EPOCHS,
-    LAPTOP,
-    claimed,
-    replay,
-    report,
-)
+from tests.support.verdicts import HONEST_EPOCHS, LAPTOP, claimed, replay, report
 
 
 @pytest.fixture(scope="module")

@@ -14,15 +14,7 @@ from finishline.rules.verification.job import Case
 from finishline.rules.verification.judge_convergence import convergence_of
 from finishline.rules.verification.messages import Failure
 from finishline.rules.verification.verdict import SHARES, ReasonCode
-from tests.support.verdicts import (
-    HONEST_EPOCHS,
-    LAPTOP,
-    claimed,
-    codes,
-    replay,
-    report,
-    weight_of,
-)
+from tests.support.verdicts import HONEST_EPOCHS, LAPTOP, claimed, codes, replay, report, weight_of
 
 
 def test_the_documents_have_the_shares_of_alpha_and_every_reason():
