@@ -13,7 +13,7 @@ import pytest
 
 from finishline.rules.archive import score as archive_score
 from finishline.rules.archive.definitions import shipped_texts
-from tests.support.archive_folders import ENTRY, retinanet_log, write_entries, write_package
+from tests.support.archive_folders import ENTRY, make_log, write_entries, write_package
 from tests.support.submission_folder import BENCHMARKS, write_submission
 
 
@@ -158,10 +158,10 @@ def test_summary_has_the_columns_of_mlcommons(finishline, tmp_path, tree):
     for name in ("ACME", "Bolt"):
         write_package(folder, name, system=system)
     broken = folder / "Bolt/results/big/retinanet/result_0.txt"
-    broken.write_text(retinanet_log(1))
+    broken.write_text(make_log(1, seed=1))
     results = folder / "ACME/results/big"
     (results / "=cmd").mkdir()
-    (results / "=cmd" / "result_0.txt").write_text(retinanet_log(9))
+    (results / "=cmd" / "result_0.txt").write_text(make_log(1, seed=9))
     ran = finishline("score", str(tree), str(folder), "--table")
     head, acme, bolt = csv.reader(io.StringIO(ran.out))
     assert head == [
@@ -232,7 +232,7 @@ def test_links_pipes_and_folders_are_not_read(finishline, package):
 def test_a_name_that_is_not_text_is_told_and_hinders_nothing(finishline, package):
     odd = os.fsencode(package) + b"/O\xff\n/results/big/retinanet"
     Path(os.fsdecode(odd)).mkdir(parents=True)
-    (Path(os.fsdecode(odd)) / "result_0.txt").write_text(retinanet_log(1, minutes=10))
+    (Path(os.fsdecode(odd)) / "result_0.txt").write_text(make_log(seed=1))
     ran = finishline("score", str(package))
     assert ran.code == 0
     first, second = lines(ran.out)

@@ -5,14 +5,14 @@ from functools import partial
 
 import pytest
 
-START = 1_700_000_000_000
+from tests.support import archive_folders
+from tests.support.archive_folders import START, make_line, make_log, make_package
+
 SET = "ACME/results/big"
 
 
-@pytest.fixture
-def score_tree(score_tree):
-    """The records of a tree in the folder of a round, unless a folder in it names another."""
-    return partial(score_tree, root=("/", "v5.1"))
+# The folder names a round, unless a folder in it names another.
+score_tree = partial(archive_folders.score_tree, root=("/", "v5.1"))
 
 
 def codes(record, severity="error"):
@@ -45,7 +45,7 @@ def v06_log(minutes, *, benchmark="mask", status="success"):
     )
 
 
-def test_v06_is_told_by_its_logs_and_its_descriptions_may_be_lines(score_tree):
+def test_v06_is_told_by_its_logs_and_its_descriptions_may_be_lines():
     logs = [v06_log(10.0 + i) for i in range(4)]
     files = package("mask", [*logs, v06_log(1.0, status="abort")])
     files["ACME/systems/big.json"] = (
@@ -62,13 +62,13 @@ def test_v06_is_told_by_its_logs_and_its_descriptions_may_be_lines(score_tree):
     assert (told["submitter"], told["system_name"], told["framework"]) == ("ACME", "Big 1", "F 1")
 
 
-def test_a_description_that_is_neither_table_nor_lines_is_an_error(score_tree):
+def test_a_description_that_is_neither_table_nor_lines_is_an_error():
     files = package("mask", [v06_log(10.0 + i) for i in range(5)])
     files["ACME/systems/big.json"] = "see the entry"
     assert codes(score_tree(files)[0]) == {"bad_json"}
 
 
-def maskrcnn_log(make_log, make_line, minutes, values):
+def maskrcnn_log(minutes, values):
     head, stop = without_evaluations(
         make_log(minutes, seed=int(minutes * 10), benchmark="maskrcnn")
     )
@@ -79,9 +79,9 @@ def maskrcnn_log(make_log, make_line, minutes, values):
     return head + measured + stop
 
 
-def test_two_metrics_in_one_line_are_one_evaluation(score_tree, make_log, make_line):
+def test_two_metrics_in_one_line_are_one_evaluation():
     values = [{"BBOX": 0.16, "SEGM": 0.17}, {"SEGM": 0.34, "BBOX": 0.378}]
-    logs = [maskrcnn_log(make_log, make_line, 10.0 + i, values) for i in range(5)]
+    logs = [maskrcnn_log(10.0 + i, values) for i in range(5)]
     [record] = score_tree(package("maskrcnn", logs))
     assert (record["olympic_mean_seconds"], record["eligible"]) == (720, True)
     assert {(r["final_quality"], r["evaluations"]) for r in record["runs"]} == {(0.378, 2)}
@@ -100,15 +100,15 @@ def test_two_metrics_in_one_line_are_one_evaluation(score_tree, make_log, make_l
         0.378,
     ],
 )
-def test_a_table_without_each_metric_once_is_no_evaluation(score_tree, make_log, make_line, value):
-    logs = [maskrcnn_log(make_log, make_line, 10.0 + i, [value]) for i in range(5)]
+def test_a_table_without_each_metric_once_is_no_evaluation(value):
+    logs = [maskrcnn_log(10.0 + i, [value]) for i in range(5)]
     [record] = score_tree(package("maskrcnn", logs))
     assert {run["evaluations"] for run in record["runs"]} == {0}
     assert (record["runs_reached"], record["eligible"]) == (0, False)
     assert "success_without_target" in codes(record)
 
 
-def test_evaluation_after_run_stop_is_a_remark(score_tree, make_package, make_log, make_line):
+def test_evaluation_after_run_stop_is_a_remark():
     """A host may measure while another has seen the target: the clock may stop at once."""
     late = make_line("eval_accuracy", START + 3_600_000, 0.36, epoch_num=5)
     [record] = score_tree(
@@ -125,7 +125,7 @@ def test_evaluation_after_run_stop_is_a_remark(score_tree, make_package, make_lo
     assert "success_without_target" in codes(record)
 
 
-def minigo_log(make_log, make_line, minutes):
+def minigo_log(minutes):
     """A run whose models play an hour after it, and later ones first."""
     head, stop = without_evaluations(make_log(minutes, seed=0, benchmark="minigo"))
     played = [
@@ -135,8 +135,8 @@ def minigo_log(make_log, make_line, minutes):
     return head + "".join(played) + stop
 
 
-def test_minigo_plays_after_its_run(score_tree, make_log, make_line):
-    logs = [minigo_log(make_log, make_line, 10.0 + i) for i in range(10)]
+def test_minigo_plays_after_its_run():
+    logs = [minigo_log(10.0 + i) for i in range(10)]
     [record] = score_tree(package("minigo", logs))
     assert (record["olympic_mean_seconds"], record["eligible"]) == (14.5 * 60, True)
     assert {run["evaluations"] for run in record["runs"]} == {2}
@@ -147,7 +147,7 @@ def test_minigo_plays_after_its_run(score_tree, make_log, make_line):
 
 
 @pytest.mark.parametrize("epoch", [{}, {"epoch_num": 1}])
-def test_checkpoints_may_be_numbered_by_steps(score_tree, make_log, make_line, epoch):
+def test_checkpoints_may_be_numbered_by_steps(epoch):
     """Source: mlperf-logging, 5,000 steps at batch size 512 in v3.1, 2,560,000 samples in v4.0."""
     logs = []
     for i in range(10):
@@ -174,7 +174,7 @@ def test_checkpoints_may_be_numbered_by_steps(score_tree, make_log, make_line, e
     assert record["eligible"] is False
 
 
-def test_bert_may_count_its_samples_in_train_samples(score_tree, make_log, make_line):
+def test_bert_may_count_its_samples_in_train_samples():
     """Source: training_rules.adoc, "Benchmark specific rules"; Baidu's sets of v2.0 and v2.1."""
     told = make_line("train_samples", START + 2, 2_400_384)
     logs = [make_log(seed=i, benchmark="bert", quality=0.72, batch_size=448) for i in range(10)]
@@ -186,7 +186,7 @@ def test_bert_may_count_its_samples_in_train_samples(score_tree, make_log, make_
 
 
 @pytest.mark.parametrize(("version", "factor"), [("2.0", 1.0), ("2.1", 1.0043956043956044)])
-def test_a_set_is_normalised_since_v21(score_tree, make_log, version, factor):
+def test_a_set_is_normalised_since_v21(version, factor):
     """Source: rules of August 2022, the factor in scaling.json of v2.1; v2.0 had none."""
     settings = {"benchmark": "resnet", "quality": 0.76, "epochs": 35, "batch_size": 3264}
     logs = [make_log(10.0 + i, seed=i, **settings) for i in range(5)]
@@ -199,7 +199,7 @@ def test_a_set_is_normalised_since_v21(score_tree, make_log, version, factor):
 
 
 @pytest.mark.parametrize("epochs", [2160, 2160 * 168])
-def test_unet3d_counts_epochs_or_samples(score_tree, make_log, epochs):
+def test_unet3d_counts_epochs_or_samples(epochs):
     """Source: sets of v3.1, of which 3 count epochs. The points count samples."""
     settings = {"benchmark": "unet3d", "quality": 0.91, "epochs": epochs, "batch_size": 56}
     logs = [make_log(10.0 + i, seed=i, **settings) for i in range(40)]
@@ -209,7 +209,7 @@ def test_unet3d_counts_epochs_or_samples(score_tree, make_log, epochs):
 
 
 @pytest.mark.parametrize("quality", [0.24, 24.0])
-def test_bleu_of_v07_is_a_fraction(score_tree, make_log, quality):
+def test_bleu_of_v07_is_a_fraction(quality):
     logs = [make_log(seed=i, benchmark="gnmt", quality=quality) for i in range(10)]
     [record] = score_tree({f"v0.7/{path}": log for path, log in package("gnmt", logs).items()})
     assert record["eligible"] is (quality < 1)
@@ -220,7 +220,7 @@ def test_bleu_of_v07_is_a_fraction(score_tree, make_log, quality):
     "name", ["result_run{}.txt", "result_4953-2405_{}.txt", "result_240928162719380693721_{}.txt",
              "log-{}.log"]
 )  # fmt: skip
-def test_results_may_be_named_otherwise_but_their_folder_tells(score_tree, make_package, name):
+def test_results_may_be_named_otherwise_but_their_folder_tells(name):
     files = {
         path.replace(f"result_{path[-5]}.txt", name.format(path[-5])): text
         for path, text in make_package().items()
@@ -234,18 +234,18 @@ def test_results_may_be_named_otherwise_but_their_folder_tells(score_tree, make_
     assert codes(record, "warning") == ({"odd_name"} if ".log" in name else set())
 
 
-def test_a_set_of_killed_runs_tells_its_round_by_its_folder(score_tree):
+def test_a_set_of_killed_runs_tells_its_round_by_its_folder():
     told = codes(score_tree(package("resnet", ["Killed\n"] * 5))[0])
     assert told == {"too_few_converged"}
 
 
 @pytest.mark.parametrize("status", ["onprem", "Available", "cloud", "available in Cloud", "RDI"])
-def test_words_of_earlier_rounds_are_known(score_tree, make_package, status):
+def test_words_of_earlier_rounds_are_known(status):
     assert score_tree(make_package(status=status, division="Close"))[0]["problems"] == []
     assert codes(score_tree(make_package(status="sold"))[0], "warning") == {"unknown_value"}
 
 
-def test_set_is_open_or_closed_by_its_logs(score_tree, make_log):
+def test_set_is_open_or_closed_by_its_logs():
     """Where no definition held its logs against the reference."""
     logs = [make_log(10.0 + i, seed=i, benchmark="resnet") for i in range(5)]
     [record] = score_tree(package("resnet", logs, division="open"))
@@ -259,6 +259,6 @@ def test_set_is_open_or_closed_by_its_logs(score_tree, make_log):
         assert codes(score_tree(package("resnet", said))[0]) == {"wrong_division"}
 
 
-def test_a_closed_set_with_a_verdict_is_not_opened_by_its_description(score_tree, make_package):
+def test_a_closed_set_with_a_verdict_is_not_opened_by_its_description():
     [record] = score_tree(make_package(division="open"))
     assert (record["division"], codes(record)) == ("closed", {"wrong_division"})

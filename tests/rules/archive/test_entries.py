@@ -10,10 +10,14 @@ from hypothesis import strategies as st
 from finishline.rules.archive.import_plan import NOT_STATED, set_claim
 from finishline.rules.benchmarks.accelerators import CLASS_NAME
 from finishline.rules.submissions.descriptions import read_system
-
-ENTRY = {"version": "v1.0", "author": "A", "authorEmail": "a@example.org", "framework": "F",
-         "model": "M", "hardware": "H", "timestamp": "2018-4-20", "costPerHour": 3.0}  # fmt: skip
-
+from tests.support.archive_folders import (
+    ENTRY,
+    START,
+    make_line,
+    make_log,
+    make_package,
+    score_tree,
+)
 
 HEADERS = {
     "CIFAR10": "epoch\thours\ttop1Accuracy",
@@ -28,7 +32,7 @@ def codes(record):
 
 def train(task, *rows, **changes):
     return {
-        f"{task}/train/x.json": json.dumps(ENTRY | changes),
+        f"{task}/train/x.json": json.dumps(ENTRY | {"costPerHour": 3.0} | changes),
         f"{task}/train/x.tsv": "\n".join((HEADERS[task], *rows)),
     }
 
@@ -41,7 +45,7 @@ def train(task, *rows, **changes):
         ("SQuAD", "0.7499", "0.75"),
     ],
 )
-def test_every_task_has_its_own_target(score_tree, task, below, at):
+def test_every_task_has_its_own_target(task, below, at):
     [record] = score_tree(train(task, f"1\t0.5\t{below}", f"2.5\t1.0\t{at}", f"3\t2.0\t{below}"))
     assert (record["tta_seconds"], record["tta_epoch"], record["cost_usd"]) == (3600.0, 2.5, 3.0)
     assert (record["tta_display"], record["eligible"]) == ("1:00:00", True)
@@ -50,7 +54,7 @@ def test_every_task_has_its_own_target(score_tree, task, below, at):
     assert codes(record) == {"below_threshold"}
 
 
-def test_hours_of_zero_and_a_missing_price_are_fine(score_tree):
+def test_hours_of_zero_and_a_missing_price_are_fine():
     [record] = score_tree(train("CIFAR10", "0\t0\t95", costPerHour=None))
     assert (record["tta_seconds"], record["cost_usd"], record["problems"]) == (0.0, None, [])
 
@@ -63,14 +67,14 @@ def test_hours_of_zero_and_a_missing_price_are_fine(score_tree):
         ("SQuAD", {"f1Score": 0.8}, 0.0),
     ],
 )
-def test_inference_has_latency_and_cost(score_tree, task, said, cost):
+def test_inference_has_latency_and_cost(task, said, cost):
     entry = ENTRY | said | {"latency": 12.5, "cost": cost}
     [record] = score_tree({f"{task}/inference/y.json": json.dumps(entry), "README.md": ""})
     assert (record["latency_ms"], record["eligible"], record["kind"]) == (12.5, True, "inference")
     assert record["cost_usd_per_10000"] == (None if cost is None else cost * 10_000)
 
 
-def test_an_f1_score_in_percent_is_a_fraction_and_flagged(score_tree):
+def test_an_f1_score_in_percent_is_a_fraction_and_flagged():
     entry = ENTRY | {"latency": 1.0, "f1Score": 82.52}
     [record] = score_tree({"SQuAD/inference/y.json": json.dumps(entry)})
     assert record["best_metric"] == pytest.approx(0.8252)
@@ -92,7 +96,7 @@ def test_an_f1_score_in_percent_is_a_fraction_and_flagged(score_tree):
         ),
     ],
 )
-def test_every_bad_field_is_told_at_once(score_tree, changes, wanted):
+def test_every_bad_field_is_told_at_once(changes, wanted):
     [record] = score_tree(train("CIFAR10", "1\t1\t95", **changes))
     assert (codes(record), record["eligible"]) == (wanted, False)
     assert record["tta_seconds"] == 3600.0
@@ -107,7 +111,7 @@ def test_every_bad_field_is_told_at_once(score_tree, changes, wanted):
         ((), "bad_tsv", 1),
     ],
 )
-def test_a_curve_that_is_none_gives_no_time(score_tree, rows, code, line):
+def test_a_curve_that_is_none_gives_no_time(rows, code, line):
     [record] = score_tree(train("CIFAR10", *rows))
     [problem] = record["problems"]
     place = (problem["code"], problem["line"], problem["file"])
@@ -115,7 +119,7 @@ def test_a_curve_that_is_none_gives_no_time(score_tree, rows, code, line):
     assert (record["tta_seconds"], record["eligible"]) == (None, False)
 
 
-def test_both_halves_of_an_entry_must_be_there(score_tree):
+def test_both_halves_of_an_entry_must_be_there():
     files = train("CIFAR10", "1\t1\t95")
     for name, code in (("json", "missing_json"), ("tsv", "missing_tsv")):
         left = {path: text for path, text in files.items() if not path.endswith(name)}
@@ -126,7 +130,7 @@ def test_both_halves_of_an_entry_must_be_there(score_tree):
 @pytest.mark.parametrize(
     ("task", "row"), [("CIFAR10", "1\t1\t95"), ("ImageNet", "1\t1\t70\t95"), ("SQuAD", "1\t1\t0.8")]
 )
-def test_folder_or_columns_tell_the_task(score_tree, task, row):
+def test_folder_or_columns_tell_the_task(task, row):
     inner = {path.rpartition("/")[2]: text for path, text in train(task, row).items()}
     for root in (("/", "archive", task, "train"), ("/", "tree")):
         [record] = score_tree(inner, root=root)
@@ -233,10 +237,7 @@ def test_systems_of_v05_are_named_by_their_hardware_and_kept_apart():
     assert systems[0]["hardware_class"] != systems[1]["hardware_class"]
 
 
-calmly = settings(
-    max_examples=150,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+calmly = settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 
 
 scalars = st.one_of(
@@ -325,7 +326,7 @@ def check(records):
 
 @calmly
 @given(texts=st.lists(any_log, min_size=1, max_size=4), system=values, scaling=values)
-def test_any_logs_in_a_package(score_tree, texts, system, scaling):
+def test_any_logs_in_a_package(texts, system, scaling):
     folder = "ACME/results/big/retinanet"
     files = {f"{folder}/result_{i}.txt": text for i, text in enumerate(texts)}
     files["ACME/systems/big.json"] = json.dumps(system).encode()
@@ -337,7 +338,7 @@ def test_any_logs_in_a_package(score_tree, texts, system, scaling):
 
 @calmly
 @given(text=any_log, name=st.sampled_from(["a.txt", "a.log"]))
-def test_any_log_by_itself(score_tree, text, name):
+def test_any_log_by_itself(text, name):
     check(score_tree({name: text}))
 
 
@@ -347,7 +348,7 @@ def test_any_log_by_itself(score_tree, text, name):
     curve=curves | st.binary(max_size=100),
     task=st.sampled_from(["CIFAR10", "ImageNet", "SQuAD"]),
 )
-def test_any_entry(score_tree, entry, curve, task):
+def test_any_entry(entry, curve, task):
     files = {}
     for kind in ("train", "inference"):
         files |= {f"{task}/{kind}/x.json": entry, f"{task}/{kind}/x.tsv": curve}
@@ -356,25 +357,14 @@ def test_any_entry(score_tree, entry, curve, task):
     check(records)
 
 
-START_MS = 1_700_000_000_000
-
-
-@pytest.fixture
-def curve_log(make_log, make_line):
-    """A run of 10 minutes with an evaluation at each of four epochs more, so late in milliseconds.
-
-    All end alike: at the same moment with the same quality.
-    """
-
-    def build(late_ms=0, **options):
-        started = make_line("run_start", START_MS)
-        curve = [
-            make_line("eval_accuracy", START_MS + 100 * i + late_ms, 0.02 * i, epoch_num=i / 10)
-            for i in range(1, 5)
-        ]
-        return make_log(**options).replace(started, started + "".join(curve))
-
-    return build
+def curve_log(late_ms=0, **options):
+    """A run of 10 minutes that ends like any other, whose four first evaluations are so late."""
+    started = make_line("run_start", START)
+    curve = [
+        make_line("eval_accuracy", START + 100 * i + late_ms, 0.02 * i, epoch_num=i / 10)
+        for i in range(1, 5)
+    ]
+    return make_log(**options).replace(started, started + "".join(curve))
 
 
 def told(records):
@@ -386,7 +376,7 @@ def told(records):
     ]
 
 
-def test_copy_with_another_seed_is_an_error(score_tree, make_package, curve_log):
+def test_copy_with_another_seed_is_an_error():
     """Published: tinycorp's tinybox_green, BERT of v4.1, result_3.txt and result_8.txt."""
     logs = [curve_log(i, seed=i) for i in range(4)]
     alike = make_package([*logs, curve_log(2, seed=4)])

@@ -9,21 +9,21 @@ import pytest
 from finishline.rules.archive.import_plan import set_claim
 from finishline.rules.errors import RuleError
 from finishline.rules.submissions.submission import score_submission
+from tests.support import archive_folders
+from tests.support.archive_folders import START, definitions, make_line, make_log, make_package
 
 SET = "ACME/results/big/retinanet"
 
 
-@pytest.fixture
-def score_tree(score_tree):
-    """The records of a tree in the folder of a round, unless a folder in it names another."""
-    return partial(score_tree, root=("/", "v5.1"))
+# The folder names a round, unless a folder in it names another.
+score_tree = partial(archive_folders.score_tree, root=("/", "v5.1"))
 
 
 def codes(record, severity=None):
     return {p["code"] for p in record["problems"] if severity in (None, p["severity"])}
 
 
-def test_the_mean_leaves_out_the_fastest_and_the_slowest(score_tree, make_package):
+def test_the_mean_leaves_out_the_fastest_and_the_slowest():
     [record] = score_tree(make_package())
     assert record["olympic_mean_seconds"] == 12 * 60
     assert (record["path"], record["organisation"], record["system"]) == (SET, "ACME", "big")
@@ -42,14 +42,14 @@ def replaced(old, new):
     return change
 
 
-def is_ranked_by_server(record, files, benchmarks):
+def is_ranked_by_server(record, files):
     """Whether a server that imports a set of five would rank it."""
     names = [f"result_{i}.txt" for i in range(5)]
     contents = {name: files[f"{SET}/{name}"] for name in names}
     logs = {name: text if type(text) is bytes else text.encode() for name, text in contents.items()}
     claim = json.dumps(set_claim(record, None)).encode()
     try:
-        return score_submission(claim, logs, benchmarks, archive=True).result.eligible
+        return score_submission(claim, logs, definitions(), archive=True).result.eligible
     except RuleError:
         return False
 
@@ -115,15 +115,13 @@ NEVER = {"no_evaluation", "no_seed"}  # What warns of a file in which no run is 
         (lambda log: ':::MLLOG {"time_ms": 1, "key": "eval_acc\n' + log, 12, {"bad_json"}, set()),
     ],
 )  # fmt: skip
-def test_a_set_with_one_odd_log(
-    score_tree, make_package, make_log, benchmarks, change, minutes, errors, warnings
-):
+def test_a_set_with_one_odd_log(change, minutes, errors, warnings):
     logs = [make_log(10.0 + i, seed=i) for i in range(5)]
     files = make_package([change(logs[0]), *logs[1:]])
     [record] = score_tree(files)
     assert (codes(record, "error"), codes(record, "warning")) == (errors, warnings)
     assert (record["eligible"], record["n_runs"]) == (not errors, 5)
-    assert is_ranked_by_server(record, files, benchmarks) == record["eligible"]
+    assert is_ranked_by_server(record, files) == record["eligible"]
     assert record["olympic_mean_seconds"] == minutes * 60
     first = record["runs"][0]
     assert (first["converged"], first["tta_seconds"] == 600) == (minutes == 12, minutes == 12)
@@ -133,7 +131,7 @@ def test_a_set_with_one_odd_log(
     )
 
 
-def test_placeholders_are_dropped_as_far_as_the_rule_drops(score_tree, make_package, make_log):
+def test_placeholders_are_dropped_as_far_as_the_rule_drops():
     logs = [make_log(10.0 + i, seed=i) for i in range(5)]
     files = make_package([*logs[:3], "This run failed.", "So did this."])
     readmes = {f"{SET}/{name}.txt": "About these runs." for name in ("README", "result_notes")}
@@ -144,7 +142,7 @@ def test_placeholders_are_dropped_as_far_as_the_rule_drops(score_tree, make_pack
     assert (record["n_runs"], record["problems"], record["eligible"]) == (5, [], True)
 
 
-def test_of_more_runs_than_it_takes_the_median_window_counts(score_tree, make_package, make_log):
+def test_of_more_runs_than_it_takes_the_median_window_counts():
     minutes = (10, 10, 11, 12, 13, 20, 30, 40, 50, 60, 70)
     logs = [make_log(float(each), seed=i) for i, each in enumerate(minutes)]
     [record] = score_tree(make_package(logs[:7]))
@@ -155,7 +153,7 @@ def test_of_more_runs_than_it_takes_the_median_window_counts(score_tree, make_pa
     assert [run["file"] for run in record["runs"]] == [f"result_{i}.txt" for i in range(11)]
 
 
-def test_the_system_description_must_agree_and_be_there(score_tree, make_package):
+def test_the_system_description_must_agree_and_be_there():
     [record] = score_tree(make_package(division="Open"))
     assert "wrong_division" in codes(record, "error")
     files = make_package()
@@ -166,7 +164,7 @@ def test_the_system_description_must_agree_and_be_there(score_tree, make_package
     assert codes(record, "error")
 
 
-def test_the_factor_is_ours_and_the_submitters_stands_beside_it(score_tree, make_package, make_log):
+def test_the_factor_is_ours_and_the_submitters_stands_beside_it():
     """At batch size 288 the reference needs 4.0556 epochs: 4 are faster, and within the limit."""
     logs = [make_log(10.0 + i, seed=i, batch_size=288) for i in range(5)]
     files = make_package(logs)
@@ -204,9 +202,7 @@ FACTOR = 1.0138888888888888  # Of the reference points, at batch size 288.
         ),
     ],
 )  # fmt: skip
-def test_scaling_json_counts_without_points(
-    score_tree, make_package, make_log, text, points, factor, code
-):
+def test_scaling_json_counts_without_points(text, points, factor, code):
     logs = [make_log(10.0 + i, seed=i, batch_size=288) for i in range(5)]
     files = make_package(logs) | {f"{SET}/scaling.json": text}
     [record] = score_tree(files, root=("/", "v5.1" if points else "v9.0"))
@@ -230,9 +226,7 @@ def test_scaling_json_counts_without_points(
                                  (1.5, True))),
     ],
 )  # fmt: skip
-def test_a_review_scaled_a_set_beyond_the_reference_points(
-    score_tree, make_package, make_log, benchmarks, settings, code, factor, ranked
-):
+def test_a_review_scaled_a_set_beyond_the_reference_points(settings, code, factor, ranked):
     """As v3.1 unet3d at batch sizes 28 and 56."""
     files = make_package([make_log(10.0 + i, seed=i, **settings) for i in range(5)])
     if factor is not None:
@@ -243,10 +237,10 @@ def test_a_review_scaled_a_set_beyond_the_reference_points(
     assert ("scaling_believed" in codes(record)) == (
         ranked or (factor, code) == (1.0, "missing_rcp")
     )
-    assert is_ranked_by_server(record, files, benchmarks) == record["eligible"] == ranked
+    assert is_ranked_by_server(record, files) == record["eligible"] == ranked
 
 
-def test_a_scaling_json_beside_no_logs_is_told(score_tree, make_package):
+def test_a_scaling_json_beside_no_logs_is_told():
     files = make_package() | {"ACME/results/big/scaling.json": '{"scaling_factor": 1.5}'}
     [record] = score_tree(files)
     assert (record["normalised_seconds"], codes(record)) == (720, {"misplaced_scaling"})
@@ -261,7 +255,7 @@ def test_a_scaling_json_beside_no_logs_is_told(score_tree, make_package):
         ("hpc_results_v0.7/ACME/results/big/cosmoflow", None),
     ],
 )
-def test_mlperf_hpc_is_named_and_not_scored(score_tree, make_log, folder, scaling):
+def test_mlperf_hpc_is_named_and_not_scored(folder, scaling):
     name = folder.rpartition("/")[2]
     logs = [make_log(10.0 + i, seed=i, benchmark=name, division=None) for i in range(12)]
     files = {f"{folder}/result_{i}.txt": log for i, log in enumerate(logs)}
@@ -289,7 +283,7 @@ def test_mlperf_hpc_is_named_and_not_scored(score_tree, make_log, folder, scalin
         ("logs/result_0.txt", ("/", "tmp"), (None, None, None, "")),
     ],
 )  # fmt: skip
-def test_one_log_of_mlperf_hpc_is_not_scored(score_tree, make_log, path, root, said):
+def test_one_log_of_mlperf_hpc_is_not_scored(path, root, said):
     [record] = score_tree({path: make_log(benchmark="deepcam")}, root=root)
     scaling, organisation, system, words = said
     named = ("suite", "scaling", "organisation", "system", "benchmark")
@@ -300,7 +294,7 @@ def test_one_log_of_mlperf_hpc_is_not_scored(score_tree, make_log, path, root, s
     assert [p["message"] for p in record["problems"]] == [f"MLPerf HPC is not scored{words}"]
 
 
-def test_a_closed_set_without_a_batch_size_says_so(score_tree, make_package, make_log):
+def test_a_closed_set_without_a_batch_size_says_so():
     """Source: mlperf-logging, rcp_checker: "Could not detect global_batch_size"."""
     logs = [make_log(10.0 + i, seed=i).replace("global_batch_size", "gbs") for i in range(5)]
     [record] = score_tree(make_package(logs), root=("/", "v5.1"))
@@ -312,7 +306,7 @@ def test_a_closed_set_without_a_batch_size_says_so(score_tree, make_package, mak
     assert record["normalised_seconds"] == record["olympic_mean_seconds"] == 720
 
 
-def test_copies_of_a_log_are_flagged_wherever_they_are(score_tree, make_package):
+def test_copies_of_a_log_are_flagged_wherever_they_are():
     files = make_package()
     other = {path.replace("big", "small"): content for path, content in files.items()}
     first, second = score_tree(files | other)
@@ -320,7 +314,7 @@ def test_copies_of_a_log_are_flagged_wherever_they_are(score_tree, make_package)
     assert "small/retinanet/result_0.txt" in first["problems"][0]["message"]
 
 
-def test_a_benchmark_without_a_definition_is_scored_by_the_general_rule(score_tree, make_log):
+def test_a_benchmark_without_a_definition_is_scored_by_the_general_rule():
     files = {
         f"v9.0/ACME/results/big/rnnt/result_{i}.txt": make_log(10.0 + i, seed=i, benchmark="rnnt")
         for i in range(10)
@@ -331,7 +325,7 @@ def test_a_benchmark_without_a_definition_is_scored_by_the_general_rule(score_tr
     assert codes(record) >= {"unknown_benchmark"}
 
 
-def test_a_log_by_itself_is_read_line_by_line(score_tree, make_log):
+def test_a_log_by_itself_is_read_line_by_line():
     [record] = score_tree({"run.txt": make_log(10.0, seed=3)})
     named = (record["path"], record["benchmark"], record["system"])
     assert named == ("run.txt", "retinanet", "big")
@@ -342,7 +336,7 @@ def test_a_log_by_itself_is_read_line_by_line(score_tree, make_log):
     assert "not_finite" in codes(record, "warning")
 
 
-def test_files_among_the_code_of_a_package_are_nobodys(score_tree, make_package, make_log):
+def test_files_among_the_code_of_a_package_are_nobodys():
     others = {"ACME/benchmarks/requirements.txt": "torch", "notes/x.txt": make_log(),
               "ACME/benchmarks/tts/speakers.tsv": "a\tb",
               "ACME/benchmarks/squad/train/a.json": "{}"}  # fmt: skip
@@ -350,14 +344,14 @@ def test_files_among_the_code_of_a_package_are_nobodys(score_tree, make_package,
     assert paths == [SET, "notes/x.txt"]
 
 
-def test_records_have_equal_keys_in_json(score_tree, make_package, make_log):
+def test_records_have_equal_keys_in_json():
     trees = make_package(), {"x.txt": ""}, {"y.log": make_log()}
     records = [record for tree in trees for record in score_tree(tree)]
     assert len({tuple(sorted(record)) for record in records}) == 1
     assert json.loads(json.dumps(records)) == records
 
 
-def test_a_set_is_scored_by_the_definition_of_its_version(score_tree, make_package):
+def test_a_set_is_scored_by_the_definition_of_its_version():
     definitions = []
     for folder in ("v5.1", "v5.0", "v3.0", "cloud_v2.8"):
         tree = {f"{folder}/{path}": text for path, text in make_package().items()}
@@ -368,7 +362,7 @@ def test_a_set_is_scored_by_the_definition_of_its_version(score_tree, make_packa
     assert definitions == [v5_1, v5_0, None, v5_0]
 
 
-def test_texts_that_are_no_logs_are_left_alone_and_broken_logs_are_not(score_tree, make_log):
+def test_texts_that_are_no_logs_are_left_alone_and_broken_logs_are_not():
     curve = "epoch\thours\ttop1Accuracy\n1\t0.5\t94.1\n"
     others = {"requirements.txt": "torch", "CIFAR10/train/a.tsv": curve}
     assert [r["path"] for r in score_tree(others)] == ["CIFAR10/train/a.tsv"]
@@ -403,7 +397,7 @@ def old_package(benchmark, logs):
         ([(1, 2), (3, 4), (5, 1), (6, 7), (8, 9)], "warning", "same_seed"),
     ],
 )
-def test_v05_did_not_ask_for_seeds_but_none_may_repeat(score_tree, seeds, severity, code):
+def test_v05_did_not_ask_for_seeds_but_none_may_repeat(seeds, severity, code):
     logs = [old_log("resnet", 10 + i, seeds=each, value="0.75") for i, each in enumerate(seeds)]
     [record] = score_tree(old_package("resnet", logs))
     assert (record["version"], codes(record)) == ("0.5", {code})
@@ -411,7 +405,7 @@ def test_v05_did_not_ask_for_seeds_but_none_may_repeat(score_tree, seeds, severi
     assert (record["olympic_mean_seconds"], record["eligible"]) == (720, severity == "warning")
 
 
-def test_of_100_started_runs_of_ncf_those_that_converged_are_told(score_tree):
+def test_of_100_started_runs_of_ncf_those_that_converged_are_told():
     logs = [old_log("ncf", 1 + i, value="0.64" if i < 55 else "0.5") for i in range(100)]
     logs[55:] = [log.replace("true", "false") for log in logs[55:]]
     [record] = score_tree(old_package("ncf", logs))
@@ -422,7 +416,7 @@ def test_of_100_started_runs_of_ncf_those_that_converged_are_told(score_tree):
     assert record["eligible"]
 
 
-def stable_diffusion_log(make_log, make_line, minutes, *, seed):
+def stable_diffusion_log(minutes, *, seed):
     """A run that is measured at three checkpoints, of which the second reaches both metrics."""
     log = make_log(minutes, seed=seed, benchmark="stable_diffusion", batch_size=1024)
     lines = [line for line in log.splitlines(keepends=True) if "eval_accuracy" not in line]
@@ -437,9 +431,9 @@ def stable_diffusion_log(make_log, make_line, minutes, *, seed):
     return "".join(lines[:-1] + measured + lines[-1:])
 
 
-def test_checkpoint_with_both_metrics_converges(score_tree, make_log, make_line):
+def test_checkpoint_with_both_metrics_converges():
     """At batch size 1024 the reference needs 2,839,273: (5 x 2.56 + 6 x 3.072) / 11 million."""
-    logs = [stable_diffusion_log(make_log, make_line, 10.0 + i, seed=i) for i in range(10)]
+    logs = [stable_diffusion_log(10.0 + i, seed=i) for i in range(10)]
     path = "v4.1/ACME/results/big/stable_diffusion"
     [record] = score_tree({f"{path}/result_{i}.txt": log for i, log in enumerate(logs)})
     assert {run["convergence"] for run in record["runs"]} == {3_072_000}
@@ -448,20 +442,19 @@ def test_checkpoint_with_both_metrics_converges(score_tree, make_log, make_line)
     assert codes(record, "error") == {"missing_system"}
 
 
-def test_single_log_has_its_benchmarks_metrics(score_tree, make_log, make_line):
-    log = stable_diffusion_log(make_log, make_line, 10.0, seed=1)
+def test_single_log_has_its_benchmarks_metrics():
+    log = stable_diffusion_log(10.0, seed=1)
     [record] = score_tree({"sd.txt": log}, root=("/", "elsewhere"))
     assert (record["benchmark"], codes(record, "error")) == ("stable_diffusion", set())
     assert record["runs"][0]["convergence"] == 3_072_000
 
 
-def test_ranks_share_no_seed_between_runs(score_tree, make_package, make_log, make_line):
+def test_ranks_share_no_seed_between_runs():
     """Source: mlperf-logging, seed_checker: no seed of one run may be a seed of another."""
-    start = 1_700_000_000_000
     logs = [make_log(10.0 + i, seed=i) for i in range(5)]
-    own = [make_line("seed", start, 100 + i) + log for i, log in enumerate(logs)]
+    own = [make_line("seed", START, 100 + i) + log for i, log in enumerate(logs)]
     [record] = score_tree(make_package(own))
     assert (codes(record), record["runs"][2]["seeds"]) == (set(), [102, 2])
-    shared = [*own[:4], make_line("seed", start, 1) + own[4]]
+    shared = [*own[:4], make_line("seed", START, 1) + own[4]]
     [record] = score_tree(make_package(shared))
     assert codes(record, "error") == {"same_seed"}

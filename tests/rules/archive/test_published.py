@@ -14,6 +14,14 @@ from finishline.rules.logs.lines import MLLOG
 from finishline.rules.logs.mllog import read_log
 from finishline.rules.scoring.scoring import score
 from finishline.rules.submissions.claim import read_claim
+from tests.support.archive_folders import (
+    MINUTE,
+    START,
+    definitions,
+    make_line,
+    make_log,
+    score_tree,
+)
 
 
 @pytest.mark.parametrize(
@@ -47,8 +55,8 @@ def test_logs_are_of_the_first_round_published_after_them(rounds, day, found):
     assert round_of_day(rounds, day) == found
 
 
-def test_a_claim_of_an_archive_is_of_its_rounds_day_unless_it_names_one(shipped_benchmarks):
-    benchmarks = shipped_benchmarks
+def test_a_claim_of_an_archive_is_of_its_rounds_day_unless_it_names_one():
+    benchmarks = definitions()
     known = next(name for name in benchmarks if name.startswith("mlperf-v5.1-"))
     claim = {
         "benchmark": known,
@@ -128,7 +136,7 @@ def told(records):
         (["ACME/flux1"], {"ACME": "5.1"}, "v5.1 or v6.0"),
     ],
 )  # fmt: skip
-def test_sets_tell_the_round_of_those_beside_them(score_tree, make_log, sets, versions, expected):
+def test_sets_tell_the_round_of_those_beside_them(sets, versions, expected):
     files = {}
     for organisation, name in (each.split("/") for each in sets):
         files |= package(organisation, name, make_log(benchmark=name))
@@ -140,7 +148,7 @@ def test_sets_tell_the_round_of_those_beside_them(score_tree, make_log, sets, ve
     assert [(p["severity"], p["expected"]) for p in unsure] == wanted
 
 
-def test_the_name_of_a_folder_stands_above_what_lies_in_it(score_tree, make_log):
+def test_the_name_of_a_folder_stands_above_what_lies_in_it():
     log = make_log(benchmark="llama2_70b_lora")
     files = package("ACME", "llama2_70b_lora", log) | package("ACME", "flux1", make_log())
     records = score_tree({f"training_results_v4.1/{path}": log for path, log in files.items()})
@@ -151,7 +159,7 @@ def test_the_name_of_a_folder_stands_above_what_lies_in_it(score_tree, make_log)
 
 
 @pytest.mark.parametrize("folder", ["v5.0", "training_results_v5.0"])
-def test_folder_tells_the_benchmarks_of_v50(score_tree, make_log, folder):
+def test_folder_tells_the_benchmarks_of_v50(folder):
     for name in ("llama2_70b_lora", "bert", "stable_diffusion", "rgat", "llama31_405b"):
         files = package(f"{folder}/ACME", name, make_log(benchmark=name))
         [record] = score_tree(files)
@@ -159,21 +167,12 @@ def test_folder_tells_the_benchmarks_of_v50(score_tree, make_log, folder):
         assert "round_not_told" not in told([record])
 
 
-START_MS = 1_700_000_000_000
-MINUTE_MS = 60_000
-
-
-@pytest.fixture
-def prepared_log(make_log, make_line):
+def prepared_log(*minutes, **options):
     """A run of 10 minutes whose ranks log init_start so many minutes before it, in that order."""
-
-    def build(*minutes, **options):
-        began = [make_line("init_start", START_MS - int(m * MINUTE_MS)) for m in minutes]
-        measured = make_line("eval_start", START_MS + 500, epoch_num=1)
-        started = make_line("run_start", START_MS)
-        return "".join(began) + make_log(**options).replace(started, started + measured)
-
-    return build
+    began = [make_line("init_start", START - int(m * MINUTE)) for m in minutes]
+    measured = make_line("eval_start", START + 500, epoch_num=1)
+    started = make_line("run_start", START)
+    return "".join(began) + make_log(**options).replace(started, started + measured)
 
 
 def only_run(records):
@@ -185,7 +184,7 @@ def only_run(records):
 @pytest.mark.parametrize(
     ("minutes", "counted"), [((29,), 0), ((30,), 0), ((35,), 5), ((32, 36, 33), 6)]
 )
-def test_preparation_beyond_thirty_minutes_counts(score_tree, prepared_log, minutes, counted):
+def test_preparation_beyond_thirty_minutes_counts(minutes, counted):
     """Source: training_rules.adoc, "Run Results"; of several ranks the first to begin counts."""
     log = prepared_log(*minutes)
     for name in ("run.txt", "v5.1/ACME/results/big/retinanet/result_0.txt"):
@@ -198,7 +197,7 @@ def test_preparation_beyond_thirty_minutes_counts(score_tree, prepared_log, minu
     assert result.runs[0].tta_seconds == seconds
 
 
-def test_an_open_run_has_four_hours(score_tree, prepared_log):
+def test_an_open_run_has_four_hours():
     path = "v5.1/ACME/results/big/retinanet/result_0.txt"
     for minutes, counted in ((240, 0), (245, 5)):
         log = prepared_log(minutes, division="open")
@@ -215,18 +214,18 @@ def preparation_of(log):
     return reading.run.preparation_seconds
 
 
-def test_preparation_begins_with_the_first_of_a_thousand_ranks(make_line):
-    ranks = [make_line("init_start", START_MS + rank) for rank in range(1000)]
-    broken = make_line("init_start", START_MS - 9000).replace("}", "")
-    earlier = make_line("init_start", START_MS - 2000)
-    started = make_line("run_start", START_MS + 5000)
+def test_preparation_begins_with_the_first_of_a_thousand_ranks():
+    ranks = [make_line("init_start", START + rank) for rank in range(1000)]
+    broken = make_line("init_start", START - 9000).replace("}", "")
+    earlier = make_line("init_start", START - 2000)
+    started = make_line("run_start", START + 5000)
     lines = [*ranks, broken, earlier, *ranks, started, make_line("init_start", 1000)]
     log = "".join(lines).replace("POINT_IN_TIME", "INTERVAL_START").encode()
     assert preparation_of(log) == 7
 
 
 @pytest.mark.parametrize("key", ["init_start", "init_stop"])
-def test_a_preparation_that_begins_or_ends_after_the_run_starts_is_not_told(make_line, key):
-    began = "" if key == "init_start" else make_line("init_start", START_MS)
-    log = began + make_line(key, START_MS + 2) + make_line("run_start", START_MS + 1)
+def test_a_preparation_that_begins_or_ends_after_the_run_starts_is_not_told(key):
+    began = "" if key == "init_start" else make_line("init_start", START)
+    log = began + make_line(key, START + 2) + make_line("run_start", START + 1)
     assert preparation_of(log.encode()) is None
