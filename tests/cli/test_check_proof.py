@@ -2,7 +2,6 @@
 
 import json
 import zipfile
-from typing import Any
 
 import pytest
 
@@ -13,6 +12,7 @@ from finishline.client.files import find_submission_files
 from finishline.places import commit_of
 from finishline.rules.canonical import canonical
 from server.verifications.proofs import statement_of, write_envelope
+from tests.support import archive_folders
 from tests.support.boards import as_row
 from tests.support.proofs import zip_of
 
@@ -252,13 +252,7 @@ def test_the_commit_of_a_folder_is_that_of_its_checkout(tmp_path, head, commit):
     assert commit_of(tmp_path) == commit_of(tmp_path / "CIFAR10" / "train") == commit
 
 
-ENTRY: dict[str, Any] = {
-    "version": "v1.0", "author": "A", "authorEmail": "a@example.org", "framework": "F",
-    "model": "M", "hardware": "H", "timestamp": "2018-04-20", "latency": 2.5, "cost": 0.000004,
-    "top1Accuracy": 94.0,
-}  # fmt: skip
-
-
+ENTRY = archive_folders.ENTRY | {"latency": 2.5, "cost": 0.000004, "top1Accuracy": 94.0}
 RESULT = {
     "latency_ms": 2.5, "cost_usd_per_10000": 0.04, "metric": "top1Accuracy", "quality": 94.5,
     "eligible": True,

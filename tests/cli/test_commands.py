@@ -154,24 +154,29 @@ def test_no_server_is_exit_code_4_and_one_sentence(finishline):
     assert "finishline up" in ran.err
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["show"], ["frobnicate"], ["show", "a", "b"], ["board", "x", "--limit", "many"],
-     ["admin", "token", "add", "ann", "--role", "king"], ["up", "--port", "70000"],
-     ["up", "--once"], ["up", "--demo", "--no-worker"], ["up", "season"],
-     ["verify", "s1", "--kind", "race"], ["board", "--url", "127.0.0.1:8000"],
-     ["verify", "s1", "s2", "--kind", "latency", "--reason", "r"],
-     ["show", "\udc80"], ["admin", "user", "add", "\udc80"],
-     ["account", "token", "add", "--days", "inf"], ["login"], ["account", "set", "ann"],
-     *(["board", "--url", url] for url in ("ftp://server", "http://", "http://[::1"))],
-)  # fmt: skip
-def test_wrong_usage_is_exit_code_2_without_a_traceback(finishline, arguments):
-    ran = finishline(*arguments)
-    assert ran.code == 2
-    assert ran.out == ""
+USAGE = [
+    "show", "frobnicate", "show a b", "board x --limit many", "board --url 127.0.0.1:8000",
+    "board --url ftp://server", "board --url http://", "board --url http://[::1",
+    "admin token add ann --role king", "admin review v1 maybe --reason x", "admin review v1 keep",
+    "account token add --days inf", "account set ann", "login", "up --port 70000", "up --once",
+    "up --demo --no-worker", "up season", "verify", "verify s1 --kind race",
+    "verify s1 s2 --kind latency --reason r", "verify s1 --benchmark digits",
+    "verify s1 --status verified", "verify s1 s2", "verify s1 s2 --reason x --watch",
+    "verify --benchmark digits", "verify --head-to-head s1 s2 --dry-run",
+    "verify --head-to-head s1", "proof", "proof v1 --log log.json", "benchmark calibrate digits",
+    "benchmark calibrate digits --runs 2", "benchmark calibrate digits --batch-sizes 64",
+    "benchmark calibrate digits --batch-sizes 6x4 --runs 2", "show \udc80",
+    "admin user add \udc80",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", USAGE)
+def test_wrong_usage_is_one_sentence(finishline, standin, arguments):
+    ran = finishline(*arguments.split())
+    assert (ran.code, ran.out, standin.asked) == (2, "", [])
     assert ran.err.startswith("error: ")
     assert len(ran.err.splitlines()) == 1
-    error = finishline(*arguments, "--json").error()
+    error = finishline(*arguments.split(), "--json").error()
     assert (error["kind"], error["exit_code"]) == ("usage", 2)
 
 

@@ -206,7 +206,7 @@ def test_a_broken_line_is_one_warning_whatever_the_command(packages, finishline,
     ("changed", "content", "imported"),
     [
         (None, "", []),
-        ("results/big/retinanet/result_3.txt", make_log(1, seed=99), ["ACME/results/big/retinanet"]),
+        ("results/big/retinanet/result_3.txt", make_log(seed=99), ["ACME/results/big/retinanet"]),
         ("systems/big.json", json.dumps(SYSTEM | {"framework": "torch 3.0"}),
          ["ACME/results/big/retinanet"]),
     ],

@@ -6,7 +6,7 @@ import threading
 import pytest
 import uvicorn
 
-from tests.server.conftest import (  # the fixtures of a server with a real database
+from tests.server.conftest import (  # noqa: F401  The fixtures of a server with a database.
     alice,
     client,
     database,
@@ -21,25 +21,8 @@ from tests.server.conftest import (  # the fixtures of a server with a real data
     sqlite_url,
     submit,
     walter,
-)
+)  # fmt: skip
 from tests.support.processes import wait_for
-
-__all__ = [
-    "alice",
-    "client",
-    "database",
-    "database_url",
-    "digits_submission",
-    "make_log",
-    "make_person",
-    "migrated_file",
-    "olivia",
-    "settings",
-    "sqlite_database",
-    "sqlite_url",
-    "submit",
-    "walter",
-]
 
 
 @pytest.fixture(autouse=True)

@@ -261,6 +261,8 @@ def test_settings_are_compared_as_they_are_trained(cifar10, name, one, other, tr
     found = dict.fromkeys(trained_settings(cifar10, each)[name] for each in claims)
     assert list(found) == trained
     assert len({key_of(cifar10, each) for each in claims}) == len(trained)
+    for other in ({"division": "open"}, {"system": replace(CLAIM.system, hardware_class="cpu-4")}):
+        assert key_of(cifar10, replace(claims[0], **other)) != key_of(cifar10, claims[0])
 
 
 def test_a_claim_has_each_key_once_at_every_level():

@@ -19,6 +19,7 @@ from finishline.rules.submissions.claim_checks import (
     check_times,
 )
 from finishline.rules.submissions.submission import score_submission
+from tests.support.archive_folders import ENTRY
 
 CURVE = [(1.0, 20.0), (2.0, 50.0), (3.0, 80.0), (4.0, 95.0)]
 
@@ -87,17 +88,6 @@ def test_log_has_the_claimed_accelerators(make_benchmark, logged, codes):
     run = Run("run_0.log", "mlperf", (), hyperparameters=logged)
 
     assert [code for code, _ in claim_checks(make_benchmark(), system, run)] == codes
-
-
-ENTRY = {
-    "version": "v1.0",
-    "author": "Ada",
-    "authorEmail": "ada@example.org",
-    "framework": "torch",
-    "model": "small net",
-    "hardware": "1 T4",
-    "timestamp": "2026-11-20",
-}
 
 
 def found_in(benchmark, quality=98.0, *, epoch=1.0, seconds=10.0):

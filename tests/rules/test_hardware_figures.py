@@ -8,14 +8,14 @@ from finishline.rules.benchmarks.accelerators import is_same_kind
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs import parse_run_log
 from finishline.rules.measurements import Figure, ModelWork, PrecisionAudit
-from finishline.rules.run import Clock, Evaluation, Run
+from finishline.rules.run import Evaluation, Run
 from finishline.rules.submissions.claim_checks import find_shared
 from finishline.rules.verification.messages import ReplayEvaluation, ReplayReport, ReplayRun
 from finishline.rules.verification.utilisation import best_roof_tflops, roofline, samples_per_second
 from server.verifications.views import energy_to_target_joules, run_utilisations
 from tests.support.verdicts import WORKER
 from worker.local import processor_share
-from worker.machine.sensors import counted_since, samples_per_joule, timed_joules
+from worker.machine.sensors import counted_since, samples_per_joule
 from worker.stopwatch import write_run_log
 
 # 1 GFLOP and 10 MB a step: 100 FLOP per byte.
@@ -192,44 +192,11 @@ def test_a_share_that_is_none_is_refused(digits, value):
     assert caught.value.expected == "a number from 0 to 1"
 
 
-# The clocks as their rules have them; 1, 10, 100 ... so that every sum tells what is in it.
-JOULES = {
-    "init": 1.0,
-    "compile": 10.0,
-    "warmup": 100.0,
-    "data": 1_000.0,
-    "train": 10_000.0,
-    "eval": 100_000.0,
-    "checkpoint": 1_000_000.0,
-    "idle": 10_000_000.0,
-}
-
-
-@pytest.mark.parametrize(
-    ("joules", "clock", "timed"),
-    [
-        (JOULES, "dawnbench", 11_011_111.0),
-        (JOULES, "mlperf", 11_111_000.0),
-        (JOULES, "speedrun", 11_011_000.0),
-        (JOULES | {"cooling": 5.0}, "mlperf", 11_111_000.0),  # No phase of a ledger.
-        ({"init": 1e6, "train": 5.0}, "mlperf", 5.0),
-    ],
-)
-def test_energy_counts_over_the_phases_on_the_clock(joules, clock, timed):
-    assert timed_joules(joules, Clock(clock)) == timed
-
-
 @pytest.mark.parametrize(
     ("before", "after", "joules"), [(10.0, 12.5, 2.5), (10.0, 10.0, 0.0), (90.0, 4.0, 14.0)]
 )
 def test_a_counter_that_went_on_or_wrapped_counts_the_difference(before, after, joules):
     assert counted_since(before, after, wraps_at=100.0) == joules
-
-
-@pytest.mark.parametrize("wraps_at", [None, 80.0])
-def test_a_counter_that_went_back_without_wrapping_is_refused(wraps_at):
-    with pytest.raises(ValueError, match="went back from 90 to 4"):
-        counted_since(90.0, 4.0, wraps_at=wraps_at)
 
 
 def test_figures_of_energy_are_absent_without_energy():

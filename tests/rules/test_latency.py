@@ -23,6 +23,7 @@ from finishline.rules.verification.latency import (
 from finishline.rules.verification.messages import Absence, BackendLatency, Failure, ReplayReport
 from server.base.standing import run_limit_seconds
 from server.verifications.views import measured_figures, why_absent
+from tests.support.archive_folders import ENTRY
 from tests.support.verdicts import CLAIM, LAPTOP, WORKER, trained
 
 
@@ -283,22 +284,8 @@ def test_what_cannot_be_measured_says_why():
     assert why_not_measurable(DIGITS, [replace(claim(), dawnbench={"model": "m"})]) is None
 
 
-ENTRY = {
-    "version": "v1.0",
-    "author": "Ada",
-    "authorEmail": "ada@example.org",
-    "framework": "any 1.0",
-    "model": "small net",
-    "hardware": "1 T4 / 16 GB",
-    "timestamp": "2019-10-15",
-    "latency": 2.5,
-    "cost": 0.000004,
-}
-
-
 def test_only_an_inference_entry_in_the_metric_of_the_benchmark_is_scored(cifar10):
-    training = {name: value for name, value in ENTRY.items() if name != "latency"}
-    for entry in (training, ENTRY | {"f1Score": 0.8}):
+    for entry in (ENTRY, ENTRY | {"latency": 2.5, "f1Score": 0.8}):
         read = parse_entry(json.dumps(entry).encode(), name="entry.json")
         with pytest.raises(RuleError) as caught:
             score_inference(read, cifar10)

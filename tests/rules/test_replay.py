@@ -22,7 +22,6 @@ from finishline.rules.verification.control_points import (
     first_break,
     is_calibrated,
 )
-from finishline.rules.verification.job import draw
 from finishline.rules.verification.messages import (
     ControlPoint,
     ReplayEvaluation,
@@ -30,7 +29,7 @@ from finishline.rules.verification.messages import (
     ReplayRun,
     WorkerSystem,
 )
-from finishline.rules.verification.replay import draw_replay, why_not_replayable
+from finishline.rules.verification.replay import draw_replay
 from finishline.rules.verification.report_check import (
     StreamedEvent,
     check_ledgers,
@@ -74,28 +73,6 @@ def test_seeds_are_distinct_and_fit_32_bits(digits, entropy):
 
     assert len(set(seeds)) == len(seeds)
     assert all(0 <= seed < 2**32 for seed in seeds)
-
-
-def test_a_seed_that_is_taken_is_not_drawn():
-    first, second, third = draw(ENTROPY, runs=3).seeds
-    assert draw(ENTROPY, runs=2, taken={first}).seeds == (second, third)
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"kind": "inference"}, "inference result"),
-        ({"dawnbench": {"author": "someone"}}, "has no hyperparameters"),
-        ({"hyperparameters": {"width": 2.0, "dropout": 0.1}}, "no hyperparameter 'dropout'"),
-        ({"division": "open"}, "Send it as a code submission to have it measured"),
-    ],
-)
-def test_what_the_reference_cannot_train_is_not_planned(digits, changes, reason):
-    claim = claim_of(**changes)
-
-    assert reason in why_not_replayable(digits, claim)
-    with pytest.raises(RuleError, match=reason):
-        draw_replay(digits, claim, entropy=ENTROPY)
 
 
 @pytest.mark.parametrize("start", range(6))

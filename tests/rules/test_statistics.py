@@ -270,37 +270,19 @@ def test_with_unequal_scatter_more_runs_are_needed_than_the_equal_formula_says()
 
 
 @given(RUNS, RUNS)
-def test_the_two_ways_round_say_the_same(first, second):
+def test_comparisons_are_scipys_and_symmetric(first, second):
     one, other = compare(first, second), compare(second, first)
-
     assert one.ratio * other.ratio == pytest.approx(1.0)
-    assert one.p_value == pytest.approx(other.p_value)
     assert one.p_faster + other.p_faster == pytest.approx(1.0)
     assert one.p_one_run_faster == pytest.approx(1 - other.p_one_run_faster)
     assert one.runs_needed == other.runs_needed
-
-
-@given(RUNS, RUNS, st.floats(0.1, 10.0))
-def test_another_unit_of_time_changes_nothing(first, second, factor):
-    """As long as neither side is at the resolution of a log."""
-    if any(np.log(runs).std() < 0.005 for runs in (first, second)):
-        return
-    before = compare(first, second)
-    after = compare([s * factor for s in first], [s * factor for s in second])
-
-    assert after.ratio == pytest.approx(before.ratio)
-    assert after.p_value == pytest.approx(before.p_value, rel=1e-4, abs=1e-9)
-
-
-@given(RUNS, RUNS)
-def test_the_interval_leaves_out_1_just_when_the_p_value_is_below_its_level(first, second):
-    found = compare(first, second)
-
-    low, high = found.ratio_low, found.ratio_high
-    assert low <= found.ratio * (1 + 1e-9)
-    assert high >= found.ratio * (1 - 1e-9)
-    if abs(found.p_value - 0.05) > 1e-6:
-        assert (low > 1.0 or high < 1.0) == (found.p_value < 0.05)
+    if min(np.log(runs).std() for runs in (first, second)) < 0.005:
+        return  # At the resolution of a log Welch's test needs another spread.
+    oracle = scipy.stats.ttest_ind(np.log(first), np.log(second), equal_var=False)
+    interval = oracle.confidence_interval(0.95)
+    assert one.p_value == pytest.approx(oracle.pvalue, rel=1e-4, abs=1e-9)
+    ends = math.log(one.ratio_low), math.log(one.ratio_high)
+    assert ends == pytest.approx((interval.low, interval.high), rel=1e-4, abs=1e-4)
 
 
 def test_an_interval_too_wide_for_a_number_ends_at_a_large_one():

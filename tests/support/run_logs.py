@@ -45,11 +45,12 @@ def make_run_log(
     seed,
     batch_size=64,
     division="closed",
+    status="success",
     prepared=PREPARED,
     eval_seconds=0.004,
     started_at_ms=STARTED_AT_MS,
 ):
-    """The MLLOG of a run that succeeded, evaluated once an epoch.
+    """The MLLOG of a run, evaluated once an epoch.
 
     `qualities` are of the epochs from the first, `train_seconds` says for each (from 1) how long
     training had taken by then; `eval_seconds` is of one evaluation, `prepared` what came before.
@@ -75,7 +76,7 @@ def make_run_log(
         name=name,
         clock="mlperf",
         evaluations=tuple(evaluations),
-        status="success",
+        status=status,
         stop_seconds=evaluations[-1].seconds,
         seed=seed,
         batch_size=batch_size,

@@ -306,14 +306,6 @@ def test_a_closed_set_without_a_batch_size_says_so():
     assert record["normalised_seconds"] == record["olympic_mean_seconds"] == 720
 
 
-def test_copies_of_a_log_are_flagged_wherever_they_are():
-    files = make_package()
-    other = {path.replace("big", "small"): content for path, content in files.items()}
-    first, second = score_tree(files | other)
-    assert codes(first) == codes(second) == {"identical_log"}
-    assert "small/retinanet/result_0.txt" in first["problems"][0]["message"]
-
-
 def test_a_benchmark_without_a_definition_is_scored_by_the_general_rule():
     files = {
         f"v9.0/ACME/results/big/rnnt/result_{i}.txt": make_log(10.0 + i, seed=i, benchmark="rnnt")
