@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,9 +86,6 @@ class Ran:
 
     def error(self):
         return json.loads(self.err)["error"]
-
-
-Finishline = Callable[..., Ran]
 
 
 @pytest.fixture

@@ -2,11 +2,9 @@
 
 import csv
 import io
-from typing import Any
 
 import pytest
 
-Finishline = Any
 LINK = "https://lab.example/join/1-abc"
 
 

@@ -9,7 +9,6 @@ import pytest
 from finishline import Client
 
 ME = {"user": "ada", "role": "submitter"}
-QUEUE = {"waiting": 0, "running": 0, "classes": []}
 
 
 @pytest.fixture(autouse=True)

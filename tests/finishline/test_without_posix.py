@@ -5,7 +5,6 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from tests.cli.test_convert import EVENTS
 
 pytestmark = pytest.mark.nightly
 ROOT = Path(__file__).parents[2]
-Run = Callable[..., str]
 MODULES = ("fcntl", "resource", "pwd", "grp", "termios", "pty", "tty", "server", "worker")
 OF_OS = ("sysconf", "sched_getaffinity", "killpg", "getuid", "geteuid", "getpgid", "setsid")
 OF_SIGNAL = ("SIGKILL", "SIGHUP", "SIGUSR1", "SIGALRM", "alarm", "setitimer")

@@ -215,13 +215,9 @@ def test_convergence_is_the_last_evaluation_of_a_run_that_succeeded(make_run):
     assert convergence_of_run(make_run([], status="success"), unit="epoch_num") is None
 
 
-# The example of training_rules.adoc at batch size 128: mean 15.75, at least 15.21 epochs.
-POINT = ReferencePoint(128, (16, 14, 16, 17, 16, 16, 15, 16, 15, 16))
-
-
 @pytest.fixture
 def benchmark(make_benchmark):
-    rcp = RcpRule(stdev_of="trimmed", allowance=0.0, points=(POINT,))
+    rcp = RcpRule(stdev_of="trimmed", allowance=0.0, points=(POINTS[1],))
     return make_benchmark(value=90.0, count=5, dropped=1, clock="mlperf", rcp=rcp)
 
 

@@ -166,14 +166,11 @@ def test_bfloat16_inside_a_claim_of_float32_is_rejected():
 @pytest.mark.parametrize(
     ("claim", "found", "weights"),
     [
-        ("bf16", "bf16", ["supports"]),
-        ("bf16", "fp32", ["supports"]),
-        ("tf32", "fp32", ["supports"]),
-        ("fp32", "tf32", ["rejects"]),
-        (None, "bf16", []),
+        ("bf16", "bf16", ["supports"]), ("bf16", "fp32", ["supports"]),
+        ("tf32", "fp32", ["supports"]), ("fp32", "tf32", ["rejects"]), (None, "bf16", []),
         ("fp32", None, []),
     ],
-)
+)  # fmt: skip
 def test_a_training_as_wide_as_claimed_or_wider_agrees(claim, found, weights):
     reasons = judge_precision(claiming(claim), replayed(found))
     assert [reason.weight for reason in reasons] == weights

@@ -221,16 +221,12 @@ def test_files_for_readers_make_no_other_program_and_others_do(one, other, *, is
 @pytest.mark.parametrize(
     ("old", "new", "is_same"),
     [
-        (b"it is fast", b"it's mine", True),
-        (b"float f", b"/* mine\n*/ float  f", True),
-        (b"{ return", b"{\\\n  return", True),
-        (b"/* no */", b"/* yes */", False),
-        (b"// no", b"// yes", False),
-        (b"// not", b"// yet", False),
-        (b"1'000", b"1'001", False),
-        (b"float x", b"floatx", False),
+        (b"it is fast", b"it's mine", True), (b"float f", b"/* mine\n*/ float  f", True),
+        (b"{ return", b"{\\\n  return", True), (b"/* no */", b"/* yes */", False),
+        (b"// no", b"// yes", False), (b"// not", b"// yet", False),
+        (b"1'000", b"1'001", False), (b"float x", b"floatx", False),
     ],
-)
+)  # fmt: skip
 def test_of_cpp_too_comments_and_layout_alone_make_no_other_program(old, new, *, is_same):
     kernel = KERNEL.replace(old, new)
     assert kernel != KERNEL

@@ -2,7 +2,6 @@
 
 from dataclasses import asdict
 from datetime import timedelta
-from typing import Any
 
 from sqlalchemy import delete
 
@@ -10,9 +9,6 @@ from finishline.rules.verification.messages import ReplayEvent
 from server.base.models import Attempt, ReplayEventRow
 
 PREPARATION = ("init", "compile", "warmup")
-
-
-Streamed = list[tuple[float, dict[str, Any]]]
 
 
 def stream_report(database, attempt_id, report, *, fence=1, events=None):

@@ -92,14 +92,10 @@ def test_two_metrics_in_one_line_are_one_evaluation():
 @pytest.mark.parametrize(
     "value",
     [
-        {"BBOX": 0.378},
-        {"BBOX": 0.378, "SEGM": "0.34"},
-        {"BBOX": 0.378, "SEGM": 0.34, "bbox": 0.1},
-        {},
-        [0.378, 0.34],
-        0.378,
+        {"BBOX": 0.378}, {"BBOX": 0.378, "SEGM": "0.34"},
+        {"BBOX": 0.378, "SEGM": 0.34, "bbox": 0.1}, {}, [0.378, 0.34], 0.378,
     ],
-)
+)  # fmt: skip
 def test_a_table_without_each_metric_once_is_no_evaluation(value):
     logs = [maskrcnn_log(10.0 + i, [value]) for i in range(5)]
     [record] = score_tree(package("maskrcnn", logs))

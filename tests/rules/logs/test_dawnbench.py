@@ -56,19 +56,12 @@ def test_epochs_may_be_fractions_and_repeat_and_curves_may_fall(parse_percent_cu
 @pytest.mark.parametrize(
     "header",
     [
-        b"epochs\thours\ttop1Accuracy",
-        b"epoch\thours\ttop1Accuracy\t",
-        b"epoch\thours\ttop1Accuracy\ttop5Accuracy",
-        b"epoch\thours\tf1Score",
-        b"epoch\thours",
-        b"epoch\thours\thours",
-        b"epoch\thours\ttop1Accuracy\thours",
-        b"epoch hours top1Accuracy",
-        b"epoch\t\thours\ttop1Accuracy",
-        b"1\t0.5\t94.0",
-        b"",
+        b"epochs\thours\ttop1Accuracy", b"epoch\thours\ttop1Accuracy\t",
+        b"epoch\thours\ttop1Accuracy\ttop5Accuracy", b"epoch\thours\tf1Score", b"epoch\thours",
+        b"epoch\thours\thours", b"epoch\thours\ttop1Accuracy\thours",
+        b"epoch hours top1Accuracy", b"epoch\t\thours\ttop1Accuracy", b"1\t0.5\t94.0", b"",
     ],
-)
+)  # fmt: skip
 def test_any_other_header_is_refused(parse_percent_curve, header):
     error = refused(parse_percent_curve, header + b"\n1\t0.5\t94.0\n")
     assert (error.line, error.field) == (1, "header")
@@ -78,24 +71,14 @@ def test_any_other_header_is_refused(parse_percent_curve, header):
 @pytest.mark.parametrize(
     ("row", "field"),
     [
-        (b"2\t\t0.6\t94", None),
-        (b"2 0.6 94.0", None),
-        (b"", None),
-        (b"2\t\t94.0", "hours"),
-        (b"2\tNA\t94.0", "hours"),
-        (b'2\t"0.6"\t94.0', "hours"),
-        (b"2\tinf\t94.0", "hours"),
-        (b"2\t1e99\t94.0", "hours"),
-        (b"2\t-0.6\t94.0", "hours"),
-        (b"2\t0,6\t94.0", "hours"),
-        (b"2\t0_6\t94.0", "hours"),
-        (b"2\t0.4\t94.0", "hours"),
-        (b"-2\t0.6\t94.0", "epoch"),
-        ("\u0662\t0.6\t94.0".encode(), "epoch"),
-        (b"2\t0.6\t100.01", "top1Accuracy"),
+        (b"2\t\t0.6\t94", None), (b"2 0.6 94.0", None), (b"", None), (b"2\t\t94.0", "hours"),
+        (b"2\tNA\t94.0", "hours"), (b'2\t"0.6"\t94.0', "hours"), (b"2\tinf\t94.0", "hours"),
+        (b"2\t1e99\t94.0", "hours"), (b"2\t-0.6\t94.0", "hours"), (b"2\t0,6\t94.0", "hours"),
+        (b"2\t0_6\t94.0", "hours"), (b"2\t0.4\t94.0", "hours"), (b"-2\t0.6\t94.0", "epoch"),
+        ("\u0662\t0.6\t94.0".encode(), "epoch"), (b"2\t0.6\t100.01", "top1Accuracy"),
         (b"2\t0.6\t\xff", None),
     ],
-)
+)  # fmt: skip
 def test_a_broken_row_is_refused_with_its_line(parse_percent_curve, row, field):
     error = refused(parse_percent_curve, HEADER + b"1\t0.5\t93\n" + row + b"\n3\t0.7\t94.0\n")
     assert (error.line, error.field) == (3, field)
@@ -246,14 +229,9 @@ def test_a_wrong_field_is_refused_with_its_line(entry, name, value, line):
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("latency", "9.79"),
-        ("latency", 0),
-        ("latency", -1.0),
-        ("top1Accuracy", "94.09"),
-        ("top1Accuracy", 0.9409),
-        ("top1Accuracy", 101.0),
-        ("cost", "NA"),
+        ("latency", "9.79"), ("latency", 0), ("latency", -1.0), ("top1Accuracy", "94.09"),
+        ("top1Accuracy", 0.9409), ("top1Accuracy", 101.0), ("cost", "NA"),
     ],
-)
+)  # fmt: skip
 def test_a_wrong_inference_field_is_refused(entry, name, value):
     assert refused_entry(entry, **(INFERENCE | {name: value})).field == name
