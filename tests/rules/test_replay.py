@@ -22,6 +22,7 @@ from finishline.rules.verification.control_points import (
     first_break,
     is_calibrated,
 )
+from finishline.rules.verification.job import Draw, seal
 from finishline.rules.verification.messages import (
     ControlPoint,
     ReplayEvaluation,
@@ -73,6 +74,11 @@ def test_seeds_are_distinct_and_fit_32_bits(digits, entropy):
 
     assert len(set(seeds)) == len(seeds)
     assert all(0 <= seed < 2**32 for seed in seeds)
+
+
+def test_nothing_stands_in_for_the_draw(digits):
+    drawn = Draw(seeds=(11, 22), nonce="ab" * 32)
+    assert seal(digits, "s", drawn, beside={"seeds": [1]}) == seal(digits, "s", drawn)
 
 
 @pytest.mark.parametrize("start", range(6))
