@@ -213,7 +213,7 @@ def test_operations_are_grouped_by_task_and_named_in_words(schema):
     assert (groups[0], groups[-1]) == ("leaderboards", "health")
     assert {tag for operation in operations for tag in operation["tags"]} == set(groups)
     reads = schema["paths"]["/api/v1/leaderboards/{benchmark_id}"]["get"]
-    assert reads["summary"].startswith("A benchmark's leaderboard")
+    assert reads["summary"].startswith("Read a benchmark's leaderboard")
     assert not [o["summary"] for o in operations if "\n" in o["summary"] or o["summary"][-1] == "."]
 
 
