@@ -1,4 +1,4 @@
-"""Backup of a server's whole state: the database, the signing key, the logs. And back again."""
+"""Back up and restore a server's whole state: the database, the signing key, the logs."""
 
 import os
 import shutil
@@ -54,7 +54,7 @@ NEW_PLACE = (
 
 
 def _fill(services: Services, folder: Path, _say: Progress) -> Content:
-    """The database is of one moment, and every log that it names was there at that moment."""
+    """Dump the database of one moment. Every log that it names was there at that moment."""
     kind = services.database.url.get_backend_name()
     content = _dump(services.database, folder / FILES[kind])
     _copy_private(services.settings.signing_key_path, folder / KEY)
@@ -67,11 +67,11 @@ back_up = partial(add_copy, "backup", _fill)
 def restore(
     services: Services, root: Path, *, name: str | None = None, say: Progress = silent
 ) -> tuple[Path, Manifest]:
-    """Make the database, the key and the logs as a backup has them, by default the latest.
+    """Restore the database, the key and the logs from a backup, by default the latest.
 
-    Everything is checked first, and nothing is replaced. The database is made last, in one step: a
-    restore that is killed leaves it as it was. Raises ConflictError, ContentError, NotFoundError
-    or RuleError.
+    Everything is checked first, and nothing is replaced. The database comes last, in one step, so a
+    killed restore leaves it as it was. Raises ConflictError, ContentError, NotFoundError or
+    RuleError.
     """
     folder = find_backup(root, name)
     database, key = services.database, services.settings.signing_key_path
@@ -107,7 +107,7 @@ def restore(
 
 
 def end_sessions(database: Database) -> None:
-    """Sign every browser out: whoever has signed out since the backup stays so."""
+    """Sign every browser out, because some have signed out since the backup."""
     with database.write() as session:
         for user in session.scalars(select(User)):
             user.end_sessions()
@@ -127,9 +127,9 @@ def _put(source: Path, target: Path, prepare: Callable[[Database], None] | None 
 
 
 def find_backup(root: Path, name: str | None) -> Path:
-    """A backup by its name in a folder, or its latest, or the folder if it is a backup itself.
+    """Find a backup in a folder by its name, or the latest, or the folder if it is a backup.
 
-    Raises ContentError, NotFoundError.
+    Raises ContentError or NotFoundError.
     """
     if root.is_file():
         raise ContentError(
@@ -149,7 +149,7 @@ def find_backup(root: Path, name: str | None) -> Path:
 
 
 def _checked(folder: Path, database: Database) -> tuple[Manifest, list[str]]:
-    """The manifest of a backup and its logs, if every file is there and is plain and unchanged."""
+    """Return a backup's manifest and its logs, if every file is there, plain and unchanged."""
     document = read_json((folder / MANIFEST).read_bytes(), file=MANIFEST)
     if document.get("format") != BACKUP_FORMAT:
         raise RuleError("another format", file=MANIFEST, field="format", expected=BACKUP_FORMAT)
@@ -183,7 +183,6 @@ def _checked(folder: Path, database: Database) -> tuple[Manifest, list[str]]:
 
 
 def _problems(folder: Path, manifest: Manifest) -> Iterator[str]:
-    """Each file that is missing, changed, no plain file, or none of a backup's."""
     own, listed = {FILES[manifest.content], KEY}, manifest.files
     if folder.is_symlink():
         yield f"{folder.name}: a link"
@@ -200,7 +199,7 @@ def _problems(folder: Path, manifest: Manifest) -> Iterator[str]:
 
 
 def _restore_logs(folder: Path, logs: list[str], store: ArtifactStore) -> None:
-    """Keep the logs of a backup in a store, in the place of any that were damaged."""
+    """Keep the logs of a backup in a store, in place of damaged ones."""
     for start in range(0, len(logs), LOGS_AT_ONCE):
         staged = []
         try:
@@ -215,7 +214,7 @@ def _restore_logs(folder: Path, logs: list[str], store: ArtifactStore) -> None:
 
 
 def _copy_private(source: Path, target: Path) -> None:
-    """Copy a file, readable by its owner alone from the start."""
+    """Copy a file that only its owner can read, from the start."""
     target.touch(mode=0o600)
     shutil.copyfile(source, target)
     sync(target)
@@ -233,7 +232,6 @@ def _tables_with_rows(database: Database) -> list[str]:
 
 
 def _dump(database: Database, path: Path) -> Content:
-    """Write the database as it is at one moment."""
     path.touch(mode=0o600)
     if not database.is_sqlite:
         with database.read_snapshot(ORGANISER) as session:

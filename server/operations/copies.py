@@ -1,4 +1,4 @@
-"""Backups and exports: dated folders, whole or not at all, with logs and a signed manifest."""
+"""Write backups and exports: dated folders, whole or not at all, with a signed manifest."""
 
 import fcntl
 import hashlib
@@ -29,9 +29,9 @@ DATED = "????????T??????Z"  # As of %Y%m%dT%H%M%SZ.
 PARTIAL = ".partial"
 
 Progress = Callable[[str], None]
-# The fields of a manifest that say what a copy has beside its logs, and the names of the logs.
+# The fields of a manifest about a copy without its logs, and the names of the logs.
 Content = tuple[dict[str, Any], Sequence[str]]
-# Fills a folder with all of a copy but its logs, and says what it does.
+# Fills a folder with a copy, except its logs, and reports progress.
 Fill = Callable[[Services, Path, Progress], Content]
 
 
@@ -40,10 +40,10 @@ def silent(_line: str) -> None:
 
 
 class Manifest(Part):
-    """Content of a copy: `everything`, `public`, or the kind of database of a backup.
+    """Description of a copy. `content` is `everything`, `public`, or a backup's kind of database.
 
-    `tables` are the rows of each table, `left_out` the reason for each table or column that is
-    absent, `files` the SHA-256 of each file, `missing_logs` those that the store had lost.
+    `tables` counts the rows of each table, `left_out` has the reason for each absent table or
+    column, `files` the SHA-256 of each file, `missing_logs` the logs that the store had lost.
     """
 
     format: str
@@ -59,19 +59,19 @@ class Manifest(Part):
 
     @property
     def logs(self) -> int:
-        """The number of logs."""
+        """Number of logs."""
         return sum(name.startswith(f"{LOGS}/") for name in self.files)
 
 
 def moment_of(connection: Connection) -> dict[str, Any]:
-    """The fields of a manifest that tell of a database's moment."""
+    """Read the fields of a manifest about a database's moment."""
     revision = connection.scalar(text("SELECT version_num FROM alembic_version"))
     return {"schema_revision": revision, "audit_head": read_head(connection)}
 
 
 @contextmanager
 def only_one(root: Path) -> Iterator[None]:
-    """Hold a folder's lock, which a process that dies gives back. Raises ConflictError if held."""
+    """Hold a folder's lock, which a dying process gives back. Raises ConflictError if held."""
     root.mkdir(parents=True, exist_ok=True, mode=0o700)
     with (root / LOCK).open("a") as file:
         try:
@@ -85,9 +85,9 @@ def add_copy(
     what: str, fill: Fill, services: Services, root: Path, *,
     keep: int | None = None, keep_missing: bool = False, say: Progress = silent,
 ) -> tuple[Path, Manifest]:  # fmt: skip
-    """Add a dated copy to a folder while the server goes on, then remove all but the latest `keep`.
+    """Add a dated copy to a folder while the server runs. Then remove all but the latest `keep`.
 
-    Raises ConflictError while another one is made, RuleError naming a log that is lost or changed.
+    Raises ConflictError while another copy is made, RuleError naming a log that is lost or changed.
     With `keep_missing` lost logs are listed. A process that dies leaves a hidden folder behind,
     which the next one removes.
     """
@@ -125,19 +125,19 @@ def add_copy(
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         for old in dated_copies(root, what)[:-keep] if keep else ():
-            # Renamed first: a folder that is half removed has no dated name.
+            # Renamed first, so that a half removed folder has no dated name.
             shutil.rmtree(old.rename(old.with_name(f".{old.name}{PARTIAL}")))
     say(f"logs: {manifest.logs}")
     return path, manifest
 
 
 def dated_copies(root: Path, what: str) -> list[Path]:
-    """The whole backups or exports in a folder, the oldest first."""
+    """List the whole backups or exports in a folder, the oldest first."""
     return sorted(each for each in root.glob(f"{what}-{DATED}") if (each / MANIFEST).is_file())
 
 
 def last_copy_at(root: Path, what: str) -> float:
-    """When the last backup or export in a folder was begun, in Unix time; 0 without one."""
+    """Return when the last backup or export in a folder began, in Unix time. 0 without one."""
     last = next(reversed(dated_copies(root, what)), None)
     if last is None:
         return 0.0
@@ -145,18 +145,18 @@ def last_copy_at(root: Path, what: str) -> float:
 
 
 def place_of(sha256: str) -> str:
-    """The name of a log in a copy."""
+    """Return the path of a log in a copy."""
     return f"{LOGS}/{sha256[:2]}/{sha256}"
 
 
 def files_in(folder: Path) -> list[str]:
-    """The names of all in a folder that is no folder: a link or a device too."""
+    """List all paths in a folder except folders, also links and devices."""
     found = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
     return sorted(str(path.relative_to(folder)) for path in found)
 
 
 def sha256_of(path: Path) -> str:
-    """The hash of a file. Raises OSError."""
+    """Hash a file. Raises OSError."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -164,7 +164,7 @@ def sha256_of(path: Path) -> str:
 def _copy_logs(
     names: Sequence[str], store: ArtifactStore, folder: Path, earlier: Path, keep_missing: bool
 ) -> list[str]:
-    """Copy logs by their hashes. One that an earlier copy has is linked. Returns the lost ones."""
+    """Copy logs by their hashes, or link to an earlier copy. Returns the lost ones."""
     missing = []
     for name in names:
         path, before = folder / place_of(name), earlier / place_of(name)

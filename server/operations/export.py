@@ -1,7 +1,7 @@
-"""Export of a server's public data, or of everything but secrets, for others to study.
+"""Export a server's public data, or everything but secrets, for others to study.
 
-What lets a person in, or reaches one, is left out. What a board, a record or a proof rests on goes,
-and so does every other column. A test lists them, so that somebody decides about a new one.
+Secrets, and ways to reach a person, are left out. Every other column is exported. A test lists
+them, so that somebody decides about a new one.
 """
 
 import csv
@@ -63,8 +63,7 @@ from server.operations.copies import (
 
 EXPORT_FORMAT = "finishline-export-2"
 TABLES, BENCHMARKS = "tables", "benchmarks"
-# Curves and reports are long: a few hundred rows of them are megabytes. So many are a group of
-# Parquet, too.
+# A few hundred rows of curves and reports are megabytes. A Parquet group has as many.
 ROWS_AT_ONCE = 500
 
 
@@ -72,9 +71,9 @@ def export(
     services: Services, root: Path, *, public: bool = False, keep: int | None = None,
     keep_missing: bool = False, say: Progress = silent,
 ) -> tuple[Path, Manifest]:  # fmt: skip
-    """Add an export to a folder of exports, while the server goes on. Its tables are of one moment.
+    """Add an export to a folder while the server runs. Its tables are of one moment.
 
-    With `public` all that is not public is left out.
+    With `public` it has only public data.
     """
     return add_copy(
         "export", partial(_fill, public), services, root, keep=keep, keep_missing=keep_missing,
@@ -103,9 +102,9 @@ def _fill(public: bool, services: Services, folder: Path, say: Progress) -> Cont
 
 
 def write_table(connection: Connection, query: Select[Any], path: Path) -> int:
-    """Write the rows of a query as CSV, and as Parquet where pyarrow is installed. Counts them.
+    """Write the rows of a query as CSV, and as Parquet if pyarrow is installed. Counts them.
 
-    A few rows at a time are in memory.
+    Only a few rows are in memory at a time.
     """
     count = 0
     columns = {
@@ -144,13 +143,13 @@ Rows = list[dict[str, Any]]
 
 
 def can_write_parquet() -> bool:
-    """Whether pyarrow is installed."""
+    """Check whether pyarrow is installed."""
     return find_spec("pyarrow") is not None
 
 
 @contextmanager
 def parquet_file(target: Any, columns: Mapping[str, Any]) -> Iterator[Callable[[Rows], None]]:
-    """Write rows to a file: each call adds a group of them. The types are those of Python."""
+    """Open a Parquet file. Each call adds a group of rows. `columns` has Python's types."""
     import pyarrow
     from pyarrow import parquet
 
@@ -160,12 +159,12 @@ def parquet_file(target: Any, columns: Mapping[str, Any]) -> Iterator[Callable[[
 
 
 def types_of(fields: Mapping[str, FieldInfo]) -> dict[str, Any]:
-    """The types of a model's fields."""
+    """Map a model's fields to their types."""
     return {name: field.annotation for name, field in fields.items()}
 
 
 def _arrow_type(annotation: Any) -> Any:
-    """The Arrow type of a field's annotation. Every field may be absent."""
+    """Convert a field's annotation. Every field may be absent."""
     import pyarrow
 
     origin = get_origin(annotation)
@@ -187,7 +186,7 @@ def _arrow_type(annotation: Any) -> Any:
     return getattr(pyarrow, ARROW[annotation])()
 
 
-# Tables and columns, by the reason for which they stay.
+# Tables and columns that stay on the server, by reason.
 STAYING = {
     "reaches a person": ("users.email",),
     "reaches a person, and has a secret of one server": ("receivers",),
@@ -214,7 +213,7 @@ NOT_PUBLIC = {
 
 
 def list_logs(connection: Connection, *, public: bool = False) -> list[str]:
-    """The hashes of all files that rows name, once each, in order."""
+    """List the hashes of all files that rows name, once each, in order."""
     claims, runs = select(Submission.claim_sha256), select(RunRow.log_sha256)
     if public:
         shown = Submission.embargoed.is_(False)
@@ -225,10 +224,9 @@ def list_logs(connection: Connection, *, public: bool = False) -> list[str]:
 
 
 def select_export(*, public: bool) -> Iterator[tuple[str, Select[Any]]]:
-    """The tables that leave the server, and one query for each.
+    """Yield each table that leaves the server, with its query.
 
-    With `public` only data that everybody may know. A verification that has not ended is sealed:
-    its draw is not in an export.
+    With `public` only data that everybody may know. The draw of an open verification stays sealed.
     """
     roots = _public_roots() if public else {}
     sources = {**_sealed(), "submissions": _published()}
@@ -259,7 +257,7 @@ def _public_roots() -> dict[str, ColumnElement[bool]]:
 
 
 def visible(table: Table, roots: Mapping[str, ColumnElement[bool]]) -> list[ColumnElement[bool]]:
-    """The conditions of a table's rows that hang on no hidden row, by the foreign keys."""
+    """Make the conditions of rows without a hidden parent, by the foreign keys."""
     conditions = [roots[table.name]] if table.name in roots else []
     for key in sorted(table.foreign_keys, key=lambda key: key.parent.name):
         parent = key.column.table
@@ -271,10 +269,9 @@ def visible(table: Table, roots: Mapping[str, ColumnElement[bool]]) -> list[Colu
 
 
 def _sealed() -> dict[str, dict[str, ColumnElement[Any]]]:
-    """The draw of a verification, absent while it is open, and sources that are not public.
+    """Hide the draw of an open verification, and sources until they are public.
 
-    What the runs of a package wrote may tell its source: before that is public, neither it nor
-    their report is there.
+    Outputs and reports of code may tell its source, so they are hidden with it.
     """
     packages = TrainingPackage.__table__.columns
     secret = select(packages["submission_id"]).where(packages["published_at"].is_(None))
@@ -308,7 +305,7 @@ def _sealed() -> dict[str, dict[str, ColumnElement[Any]]]:
 
 
 def _published() -> dict[str, ColumnElement[Any]]:
-    """Columns of published results, for the table of submissions."""
+    """Add the columns of published results to the table of submissions."""
 
     def of_submission(column: ColumnElement[Any]) -> ColumnElement[Any]:
         which = PublishedResult.submission_id == Submission.id

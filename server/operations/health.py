@@ -1,6 +1,6 @@
-"""Health of this process: the checks of /readyz, its queues, /healthz, and draining before a stop.
+"""Check this process's health: /readyz with its queues, /healthz, and draining before a stop.
 
-No answer waits for a thread of those that serve requests: both hold when all of them hang.
+Both addresses answer even if all threads that serve requests hang.
 """
 
 import asyncio
@@ -38,10 +38,10 @@ T = TypeVar("T")
 
 
 class BackgroundValue(Generic[T]):
-    """The latest answer of a query, asked at most once every `keep_seconds`, in a thread.
+    """The latest answer of a query, asked at most once every `keep_seconds`, in its own thread.
 
-    The thread is none of those that serve requests, so it is free when all of them hang. While one
-    hangs no second is started, and readers wait no longer than `limit_seconds` from its start.
+    So it is asked even if all threads that serve requests hang. One query runs at a time, and
+    readers wait at most `limit_seconds` from its start.
     """
 
     def __init__(self, ask: Callable[[], T], *, keep_seconds: float, limit_seconds: float) -> None:
@@ -57,7 +57,7 @@ class BackgroundValue(Generic[T]):
         if answer is None or (answer.done() and now - self._asked_at >= self.keep_seconds):
             answer = self._answer = Future()
             self._asked_at = now
-            # A daemon: a question that hangs does not keep the process from ending.
+            # A daemon, so that the process can end while a query hangs.
             threading.Thread(target=self._run, args=(answer,), daemon=True).start()
         if not answer.done():
             seconds = self._asked_at + self.limit_seconds - now
@@ -77,14 +77,14 @@ State = Literal["ok", "degraded", "failing"]
 
 
 class HealthView(Schema):
-    """The process answers, and which version it runs."""
+    """Answer of the process, with its version."""
 
     status: Literal["ok"] = "ok"
     version: str
 
 
 class CheckView(Schema):
-    """One check. Unless it is needed to take submissions it can be degraded, never failing."""
+    """One check. It can be failing if submissions need it, else it is degraded at worst."""
 
     name: str
     needed: bool
@@ -101,9 +101,9 @@ class ReadinessView(Schema):
 
 
 class UnwellError(Exception):
-    """A check found something wrong. Its message may be shown to anybody.
+    """A check found a fault. Its message may be shown to anybody.
 
-    A check that is needed to take submissions may find a fault with which they are still taken.
+    If the fault `is_minor`, submissions are still taken.
     """
 
     def __init__(self, detail: str, *, is_minor: bool = False) -> None:
@@ -117,8 +117,8 @@ ANY_CLASS = "any"
 class Queue(NamedTuple):
     """Attempts that wait for one hardware class, or for any. Ages are in seconds.
 
-    `beside_free_seconds` is the age of the oldest while a worker that could take it is idle, else
-    0: an attempt that is then not taken within a minute is stuck.
+    `beside_free_seconds` is the age of the oldest while a worker that could take it is idle,
+    else 0.
     """
 
     attempts: int = 0
@@ -127,10 +127,7 @@ class Queue(NamedTuple):
 
 
 def state_of(fleet: Fleet, worker: WorkerRow) -> str:
-    """How a worker is: idle, busy, stopping, drifted, paused, unconfirmed or gone.
-
-    It is paused where it is paused itself, or everything is.
-    """
+    """Name a worker's state: idle, busy, stopping, drifted, paused, unconfirmed or gone."""
     if worker.last_seen_at < fleet.since:
         return "gone"
     word = state_word(worker)
@@ -138,9 +135,9 @@ def state_of(fleet: Fleet, worker: WorkerRow) -> str:
 
 
 def read_queues(session: Session, fleet: Fleet) -> dict[str, Queue]:
-    """The queue of every class that some worker has or had, and of all workers, by their names.
+    """Read the queue of each class that a worker has or had, and of any class, by name.
 
-    An attempt for a class that no worker ever had waits for any: submitters make up endless names.
+    An attempt for another class waits for any, because submitters make up endless names.
     """
     queues = {worker.hardware_class: Queue() for worker in fleet.workers} | {ANY_CLASS: Queue()}
     query = (
@@ -172,12 +169,12 @@ GROW = (
 
 # While one of these fails, no submission can be taken.
 NEEDED = frozenset({"database", "artifacts"})
-# A question with a sentence as its answer. It raises UnwellError, or any error.
+# Returns a sentence, or raises UnwellError or any error.
 Check = Callable[[], str]
 
 
 def make_checks(services: Services, dispatcher: Dispatcher, *, revision: str) -> dict[str, Check]:
-    """Every check of a server that needs its database at a revision, in the order of showing."""
+    """Make every check of a server, in the order of showing. `revision` is the schema's."""
     settings, database = services.settings, services.database
     return {
         "database": lambda: check_database(database, revision),
@@ -191,7 +188,7 @@ def make_checks(services: Services, dispatcher: Dispatcher, *, revision: str) ->
 
 
 def check_database(database: Database, revision: str) -> str:
-    """The database answers, takes writes, and its schema is the one this code was written for."""
+    """Check that the database answers, takes writes, and has this code's schema."""
     with database.read() as session:
         found = session.scalar(text("SELECT version_num FROM alembic_version"))
         is_writable = True
@@ -212,23 +209,23 @@ def check_database(database: Database, revision: str) -> str:
 
 
 def _has_room(session: Session) -> bool:
-    """Whether a table can grow. Asked only since one could not: it writes, and keeps nothing.
+    """Check that a table can grow, by a write that is rolled back. Asked after a failure only.
 
-    A small change finds room in a full database still, so a success since proves nothing.
+    A small change still fits into a full database, so its success proves nothing.
     """
     try:
         session.execute(text(GROW))
     except OperationalError:
         return False
     except DBAPIError:
-        return True  # It may not be asked, by want of a right.
+        return True  # The database user lacks the right.
     finally:
         session.rollback()
     return True
 
 
 def check_artifacts(store: ArtifactStore, settings: Settings) -> str:
-    """Logs can be written: to the folder, and to the bucket where one is named."""
+    """Check that logs can be written to the folder, and to the bucket if there is one."""
     probe = store.incoming / f"check-{secrets.token_hex(8)}"
     try:
         probe.write_bytes(b"ready")
@@ -245,13 +242,13 @@ def check_artifacts(store: ArtifactStore, settings: Settings) -> str:
 
 
 def check_broker(dispatcher: Dispatcher) -> str:
-    """The broker answers. While it is away nothing is replayed, and nothing is lost."""
+    """Check that the broker answers. Without it replays wait, and no data is lost."""
     dispatcher.ask_broker()
     return "The broker answers."
 
 
 def check_dispatch(dispatcher: Dispatcher) -> str:
-    """The loop that sends attempts runs, and its last round ended well and not long ago."""
+    """Check that the dispatch loop runs, and that its last round ended well and lately."""
     seconds = dispatcher.seconds_since_round
     if not dispatcher.is_running or seconds is None:
         raise UnwellError("This process runs no dispatch of attempts.")
@@ -261,7 +258,7 @@ def check_dispatch(dispatcher: Dispatcher) -> str:
 
 
 def check_clock(dispatcher: Dispatcher) -> str:
-    """The loop that sends attempts found the database's clock where this machine's is."""
+    """Check that this machine and the database agree on the time."""
     if dispatcher.is_clock_off:
         ahead = dispatcher.clock_ahead_seconds
         word = "ahead of" if ahead > 0 else "behind"
@@ -270,7 +267,7 @@ def check_clock(dispatcher: Dispatcher) -> str:
 
 
 def check_queue(database: Database) -> str:
-    """Check that no attempt waits for long beside a worker that could take it."""
+    """Check that no attempt waits for long while a suitable worker is idle."""
     with database.read(ORGANISER) as session:
         fleet = Fleet.read(session)
         queues = read_queues(session, fleet).values()
@@ -286,7 +283,7 @@ def check_queue(database: Database) -> str:
 
 
 def check_definitions(database: Database, settings: Settings) -> str:
-    """The files of frozen benchmarks are the frozen ones. Nothing is scored under another text."""
+    """Check that the files of frozen benchmarks match, because scores follow the frozen text."""
     with database.read() as session:
         differences = frozen_differences(session, settings.benchmarks_dir)
     if differences:
@@ -307,11 +304,11 @@ class Readiness:
         self.is_draining = False
 
     async def look(self) -> list[CheckView]:
-        """Findings of all checks, which run at once."""
+        """Run all checks at once."""
         return await asyncio.gather(*map(self._find, self.answers))
 
     def is_ready(self, findings: Sequence[CheckView]) -> bool:
-        """Whether submissions can be taken."""
+        """Check whether submissions can be taken."""
         return not self.is_draining and all(finding.state != "failing" for finding in findings)
 
     async def _find(self, name: str) -> CheckView:
@@ -322,13 +319,13 @@ class Readiness:
         except Exception as error:  # noqa: BLE001  Any error is a finding.
             is_minor = isinstance(error, UnwellError) and error.is_minor
             state = "failing" if name in NEEDED and not is_minor else "degraded"
-            # A sentence for anybody: an error of a driver names hosts, so the log alone has it.
+            # Anybody may read it. A driver's error names hosts, so only the log has it.
             detail, why = f"No response ({type(error).__name__}).", f" ({error})"
             if isinstance(error, TimeoutError):
                 detail, why = f"No response within {self.answers[name].limit_seconds:g} s.", ""
             elif isinstance(error, UnwellError):
                 detail, why = str(error), ""
-        if state != self._states.get(name, "ok"):  # No line while it stays.
+        if state != self._states.get(name, "ok"):  # Only changes are logged.
             level = logging.INFO if state == "ok" else logging.WARNING
             log.log(level, "check %s is %s: %s%s", name, state, detail, why)
         self._states[name] = state
@@ -337,10 +334,10 @@ class Readiness:
 
 @contextmanager
 def drained_before_stop(readiness: Readiness, *, drain_seconds: float) -> Iterator[None]:
-    """Not ready from SIGTERM on. The server's own handler gets the signal `drain_seconds` later.
+    """Report not ready from SIGTERM on. The server's own handler runs `drain_seconds` later.
 
-    A second SIGTERM stops at once. Where another program than a server runs the application, or
-    not in the main thread, signals are left alone.
+    A second SIGTERM stops at once. Signals are left alone outside the main thread, and in a program
+    without a handler.
     """
     stop = signal.getsignal(signal.SIGTERM)
     listens = threading.current_thread() is threading.main_thread() and callable(stop)
@@ -373,16 +370,16 @@ NOT_READY: dict[int | str, dict[str, Any]] = {
 
 @router.get("/healthz")
 async def check_health() -> HealthView:
-    """200 while the process answers, whatever else is away: starting it again would not help."""
+    """Answer 200 while the process runs, even without a database: a restart would not help."""
     return HealthView(version=VERSION)
 
 
 @router.get("/readyz", responses=NOT_READY)
 async def check_readiness(services: ServicesDep, response: Response) -> ReadinessView:
-    """200 while submissions can be taken: the database and the artifact store answer.
+    """Answer 200 while submissions can be taken: the database and the artifact store answer.
 
-    Without a broker or a worker the answer is 200 and "degraded": replays wait, nothing is lost.
-    From the signal to stop on it is 503 and "draining".
+    Without a broker or a worker it is 200 and "degraded", and replays wait. From the signal to stop
+    on it is 503 and "draining".
     """
     readiness = services.of(Readiness)
     findings = await readiness.look()

@@ -1,8 +1,8 @@
-"""Limits of requests: how many in a while, how large and how slow, how many at once.
+"""Limit requests: their rate, their size and speed, and how many run at once.
 
-uvicorn itself reads a head of any size, for as long as it takes. An application sees a request only
-once its head is whole, so no middleware can bound that: `uvicorn --http` takes the class below.
-Each server process counts for itself. A crowd is for the proxy in front to limit.
+uvicorn reads a head of any size for any time. Middleware sees a request only with its whole head,
+so `uvicorn --http` takes the class below. Each server process counts for itself. The proxy in front
+limits crowds.
 """
 
 import asyncio
@@ -37,31 +37,27 @@ HEAD_SECONDS = 30.0
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
-    """A head has so many bytes, and comes within so long. A connection that says nothing ends."""
+    """Bounds the bytes and seconds of a head, and closes a silent connection."""
 
     def connection_made(self, transport: BaseTransport) -> None:
-        """Wait for the first head."""
         super().connection_made(transport)  # type: ignore[arg-type]
         self._head_bytes: int | None = 0
         self._too_late = self.loop.call_later(HEAD_SECONDS, self.transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait no longer."""
         self._too_late.cancel()
         super().connection_lost(exc)
 
     def on_message_begin(self) -> None:
-        """A head begins."""
         super().on_message_begin()
         self._head_bytes = self._head_bytes or 0
 
     def on_headers_complete(self) -> None:
-        """The head is whole."""
         self._head_bytes = None
         super().on_headers_complete()
 
     def data_received(self, data: bytes) -> None:
-        """Read on. Bound a head that is not whole."""
+        """Read on, and bound a head that is not whole."""
         super().data_received(data)
         if self._head_bytes is None or self.transport.is_closing():
             self._too_late.cancel()
@@ -74,7 +70,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-# Probes of monitoring, and files served from memory under an address of their own.
+# Probes of monitoring, and files served from memory.
 FREE = re.compile(r"/(healthz|readyz|metrics|favicon\.ico|robots\.txt|(static|docs-assets)/.*)")
 # Posts of a worker while it trains, and its wait until there is work.
 WORKER_POST = re.compile(r"/api/v1/(workers/(hello|probes|.*/next)|attempts/.*)")
@@ -82,7 +78,7 @@ WAIT_ENDS = "/next"
 # A class joins from one address within a minute. Unknown links are throttled elsewhere.
 JOIN = "/join/"
 UPLOADS = frozenset({"/submit", "/api/v1/submissions", "/api/v1/benchmarks"})
-# Reads of many rows, and those that draw, compress or sign.
+# Reads of many rows, and reads that draw, compress or sign.
 EXPENSIVE = re.compile(
     r"(/proof|/runs\.json|\.csv|\.parquet|/convergence|/compare|/preview|/log\.json|/ideas)\Z"
     r"|/charts/"
@@ -95,17 +91,17 @@ EXPENSIVE_POSTS = frozenset({"/submit", "/submit/send", "/api/v1/submissions"})
 
 
 def is_free(scope: Scope) -> bool:
-    """Whether a request is answered without limits."""
+    """Check whether a request is answered without limits."""
     return scope["method"] in SAFE and FREE.fullmatch(scope["path"]) is not None
 
 
 def is_worker_post(scope: Scope) -> bool:
-    """Whether a request is a post of a worker while it trains."""
+    """Check whether a request is a post of a worker while it trains."""
     return scope["method"] not in SAFE and WORKER_POST.fullmatch(scope["path"]) is not None
 
 
 def rate_of(scope: Scope, role: str | None) -> str | None:
-    """Name of the rate that a request counts for, by its address and method. None if for none."""
+    """Name the rate that a request counts for, by address and method. None without a limit."""
     if is_worker_post(scope):
         return "worker_posts"
     if scope["method"] in SAFE or scope["path"].startswith(JOIN):
@@ -114,9 +110,9 @@ def rate_of(scope: Scope, role: str | None) -> str | None:
 
 
 def is_one_at_a_time(scope: Scope, role: str | None) -> bool:
-    """Whether the server works on one such request of a reader at a time.
+    """Check whether the server works on such requests of a reader one at a time.
 
-    An import of an organiser sends several submissions at once.
+    An organiser's import sends several submissions at once.
     """
     path: str = scope["path"]
     if scope["method"] not in SAFE:
@@ -133,9 +129,8 @@ def is_one_at_a_time(scope: Scope, role: str | None) -> bool:
 class Requester:
     """Sender of a request: the key of its counts, and the role of its secret if that is known.
 
-    The key is the account of a good secret, of whichever token, or the token of a worker: one
-    account may have one for each of many machines. Else it is the address. So neither a made-up
-    token nor a new one of one's own brings a fresh limit.
+    The key is the account of a good secret, or the token of a worker, because one account may have
+    many workers. Otherwise it is the address. So a made-up or new token brings no fresh limit.
     """
 
     key: str
@@ -143,10 +138,7 @@ class Requester:
 
 
 def secret_of(scope: Scope) -> str:
-    """The SHA-256 of the secret of a request, "" if it has none.
-
-    It is a bearer token, else the content of a cookie that this server signed.
-    """
+    """Hash the secret of a request: a bearer token, or a signed cookie. "" without a secret."""
     for name, value in scope["headers"]:
         if name == b"authorization" and value[:7].lower() == b"bearer ":
             return hashlib.sha256(value[7:].strip()).hexdigest()
@@ -156,7 +148,7 @@ def secret_of(scope: Scope) -> str:
 
 @dataclass
 class Room:
-    """Bodies of one kind: the largest, and the most bytes of all of them together."""
+    """Bodies of one kind: the largest, and the most bytes of all together."""
 
     name: str
     most_each: int
@@ -165,7 +157,7 @@ class Room:
 
 
 class Slots:
-    """So many requests at once, and a bound on those that wait."""
+    """Slots for requests at once, and a bound on waiting ones."""
 
     def __init__(self, most: int) -> None:
         self.waiting = 0
@@ -181,7 +173,7 @@ class Slots:
                 await self._free.acquire()
         finally:
             self.waiting -= 1
-        held.callback(self._give_back)  # A method, so that whoever holds a slot keeps all of them.
+        held.callback(self._give_back)  # The method keeps `self` in memory while a slot is held.
 
     def _give_back(self) -> None:
         self._free.release()
@@ -197,14 +189,14 @@ RATES = {
     "writes": "writing requests",
     "worker_posts": "posts of workers",
 }
-# A full count starts anew: so many addresses at once are a crowd, which the proxy in front limits.
-# The storage looks at every key a hundred times a second, so there are few.
+# A full count starts anew: the proxy in front limits such a crowd. The storage looks at every key a
+# hundred times a second, so there are few.
 MOST_KEYS = 5000
 MOST_KNOWN = 20_000
 MOST_WAITING = 64
 # A class opens one link in the same instant, and a lost form has to be typed again.
 MOST_PATIENT, JOIN_PATIENCE, BODY_PATIENCE = 1000, 60, 10
-# Beside all others. A worker gives up on an answer after five seconds.
+# Only for workers, which give up on an answer after five seconds.
 WORKER_SLOTS, WORKER_WAIT_SECONDS = 8, 4.0
 # Of one reader, who may be a class behind one address.
 MOST_TURNS, TURN_SECONDS = 100, 30.0
@@ -224,19 +216,19 @@ NO_CAPACITY = {
 def too_much(
     status: int, why: str, seconds: int, headers: Mapping[str, str] | None = None
 ) -> HTTPException:
-    """A refusal that says when to come again."""
+    """Make a refusal that says when to come again."""
     detail = f"{why}. Nothing was changed; try again in {seconds} s."
     again = {"Retry-After": str(seconds), "Cache-Control": "no-store"}
     return HTTPException(status, detail, {**again, **(headers or {})})
 
 
 class Limits:
-    """Let in the requests that the server has room for, and tell the rest when to come again.
+    """Lets in the requests that the server has room for, and tells the rest when to come again.
 
-    A request counts for the rate of its sender. Its body is neither compressed, nor too large, nor
-    too slow, nor too many bytes beside all others: uploads, which go to few addresses, lie on the
-    disk, and every other body is read into memory. With its body whole, it waits for a slot, after
-    its sender's turn if it is expensive, and holds it until its response begins.
+    A request counts for the rate of its sender. Its body is uncompressed, small and fast enough,
+    and fits with all other bodies: uploads are on disk, every other body is in memory. With its
+    body whole, it waits for a slot, after its sender's turn if it is expensive, and holds the slot
+    until its response begins.
     """
 
     def __init__(self, app: ASGIApp, *, settings: Settings, metrics: RequestMetrics) -> None:
@@ -259,7 +251,7 @@ class Limits:
             "requests_waiting", "Requests that wait for a slot.", lambda: self.slots.waiting
         )
         metrics.gauge("event_streams", "Live streams open.", lambda: self.streams.total())
-        for name in RATES:  # A series is there from the start, so its rate is never absent.
+        for name in RATES:  # Each series exists from the start, and so does its rate.
             metrics.limited.labels(name)
         for name in NO_CAPACITY:
             metrics.shed.labels(name)
@@ -276,9 +268,9 @@ class Limits:
         received, began_at, is_whole = 0, 0.0, False
 
         async def receive_piece() -> Message:
-            """The next piece. Raises HTTPException: 408 too slow, 413 too large, 503 too many.
+            """Return the next piece. Raises HTTPException: 408 too slow, 413 too large, 503 full.
 
-            FastAPI lets an HTTPException through while it reads a body, and no other exception.
+            FastAPI lets only an HTTPException through while it reads a body.
             """
             nonlocal received, began_at, is_whole
             if is_whole:
@@ -319,7 +311,7 @@ class Limits:
                 room.held -= received
 
     def _count(self, rate: str | None, key: str) -> None:
-        """Count a request. Raises HTTPException where its rate is used up."""
+        """Count a request. Raises HTTPException if its rate is used up."""
         if rate is None or not self._settings.rate_limits:
             return
         if len(self.counts.storage) >= MOST_KEYS:
@@ -338,7 +330,7 @@ class Limits:
     def _learn(self, digest: str, status: int, *, is_worker: bool) -> None:
         """Learn from a response whether the secret of its request is good."""
         proved = current().proved
-        if proved is not None:  # A request may carry another secret beside this one.
+        if proved is not None:  # A request may carry a second secret.
             self._note(*proved)
         elif is_worker and status < 300:
             self._note(digest, "worker")
@@ -379,11 +371,11 @@ class Limits:
     async def _begin(self, scope: Scope, sender: Requester, slot: ExitStack) -> None:
         """Take a slot, after the sender's turn if the request is expensive.
 
-        Who has sent a body waits longer, and so does who joins, beside a whole class.
+        Senders of a body wait longer, and so do members of a class, who join at once.
         """
         is_post = sender.role == "worker" and is_worker_post(scope)
         if is_post and scope["path"].endswith(WAIT_ENDS):
-            return  # Nobody works on it. The rate of a worker's posts bounds how many wait.
+            return  # It costs no work. The rate of a worker's posts bounds how many wait.
         what = "expensive_reads"
         try:
             if is_one_at_a_time(scope, sender.role):
@@ -421,7 +413,7 @@ def _sender_without_secret(scope: Scope) -> Requester:
 
 
 async def _next_piece(receive: Receive, received: int, began_at: float) -> Message:
-    """The next piece of a body. Raises HTTPException if it is too slow."""
+    """Read the next piece of a body. Raises HTTPException if it is too slow."""
     why = ""
     try:
         async with asyncio.timeout(SILENT_SECONDS):

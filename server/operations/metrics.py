@@ -1,4 +1,4 @@
-"""GET /metrics for Prometheus: figures of the whole service from its database, and of a process."""
+"""Serve /metrics for Prometheus: figures of the service from its database, and of a process."""
 
 import asyncio
 import logging
@@ -54,9 +54,9 @@ Counts = Mapping[Any, float]
 
 
 class CachedFigures(BackgroundValue[list[Metric]]):
-    """The figures as scrapes read them: any number of scrapes cost the database one reading.
+    """Figures for all scrapes: any number of scrapes cost the database one reading.
 
-    `are_away` is whether the last scrape went without them.
+    `are_away` is set if the last scrape went without them.
     """
 
     def __init__(self, database: Database) -> None:
@@ -66,7 +66,7 @@ class CachedFigures(BackgroundValue[list[Metric]]):
 
 
 def family(name: str, text: str, values: float | Counts, *labels: str) -> Metric:
-    """A metric: one value, or one for each tuple of labels. It counts up if its name says so."""
+    """Make a metric of one value, or one for each tuple of labels. `_total` makes a counter."""
     kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
     made = kind(f"finishline_{name}", text, labels=labels)
     counts = values if isinstance(values, Mapping) else {(): values}
@@ -76,14 +76,14 @@ def family(name: str, text: str, values: float | Counts, *labels: str) -> Metric
 
 
 def _counted(session: Session, *by: Any, where: Any = True) -> Counts:
-    """Numbers of rows by the values of some columns."""
+    """Count rows by the values of some columns."""
     named = [column.label(f"by_{number}") for number, column in enumerate(by)]
     query: Select[Any] = select(*named, func.count()).where(where).group_by(*named)
     return {tuple(labels): count for *labels, count in session.execute(query)}
 
 
 def read_figures(database: Database) -> list[Metric]:
-    """Every figure of one moment. Raises errors of the database."""
+    """Read every figure at one moment. Raises errors of the database."""
     now = utc_now()
     kind = Attempt.failure["kind"].as_string()
     failure = case((kind.is_(None), "none"), (kind.in_(FAILURES), kind), else_="other")
@@ -167,16 +167,16 @@ class Scrape(Collector):
     families: Sequence[Metric]
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric."""
+        """Yield every metric."""
         return chain(self.registry.collect(), self.families)
 
 
 @router.get("/metrics", response_class=Response)
 async def metrics(request: Request, services: ServicesDep) -> Response:
-    """Counts of this process, and figures of the whole service from the database.
+    """Serve counts of this process, and figures of the service from the database.
 
-    Anybody may read them unless the settings name a token. While the database is away the rest is
-    answered all the same, with `finishline_figures_ok` 0.
+    Anybody may read them unless the settings name a token. If the database fails, the rest is
+    served with `finishline_figures_ok` 0.
     """
     token = services.settings.metrics_token
     if token is not None:
@@ -195,7 +195,6 @@ async def metrics(request: Request, services: ServicesDep) -> Response:
 def _of_process(
     services: Services, findings: Sequence[CheckView], *, ready: bool
 ) -> Iterator[Metric]:
-    """Findings of /readyz and what they look at, and the last copies where a folder is named."""
     yield family("ready", "1 while this process can accept submissions, as in /readyz.", ready)
     states = {(finding.name,): finding.state == "ok" for finding in findings}
     yield family("check_ok", "1 while a check of /readyz finds nothing wrong.", states, "check")
@@ -213,10 +212,7 @@ def _of_process(
 
 
 async def _figures(cached: CachedFigures) -> list[Metric]:
-    """The figures, or none while the database does not give them.
-
-    Writes a line where they go or come back, and none while they stay.
-    """
+    """Read the figures, empty while the database fails. Only a change writes a log line."""
     families, why = list[Metric](), ""
     try:
         families = await cached.get()

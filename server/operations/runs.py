@@ -1,4 +1,4 @@
-"""Runs as flat JSON records, a page at a time, and boards and runs as Parquet."""
+"""Export runs as flat JSON records by page, and boards and runs as Parquet."""
 
 import io
 from collections.abc import Iterator, Sequence
@@ -40,7 +40,7 @@ CursorDep = Annotated[str | None, Query(pattern=r"^[0-9]{1,18}$")]
 def list_runs(
     session: Session, benchmark_ids: Sequence[str], *, after: int = 0, limit: int | None = None
 ) -> Sequence[int]:
-    """The ids of the runs of benchmarks, as they came."""
+    """List the ids of the runs of benchmarks, in order of arrival."""
     query = (
         select(RunRow.id)
         .join(Submission, RunRow.submission_id == Submission.id)
@@ -52,8 +52,8 @@ def list_runs(
 
 
 def read_records(session: Session, row_ids: Sequence[int]) -> list[RunRecord]:
-    """The records of these runs, without their curves."""
-    # Columns of a record alone, so that nothing else is read along.
+    """Read the records of these runs, without their curves."""
+    # Only the columns of a record are read.
     columns = [
         RunRow.index.label("run"), RunRow.seed, RunRow.batch_size, RunRow.reached,
         RunRow.best_quality, RunRow.tta_seconds, RunRow.epochs_to_target, RunRow.log_sha256,
@@ -108,7 +108,7 @@ def export_runs(
     limit: LimitDep = 1000,
     cursor: CursorDep = None,
 ) -> Response:
-    """Every run of a benchmark as a flat record, in the order in which they came.
+    """Export every run of a benchmark as a flat record, in order of arrival.
 
     An answer has up to `limit` runs. The header `Link` and `next_cursor` lead to the next.
     """
@@ -129,9 +129,9 @@ def export_runs(
 def write_page(
     database: Database, head: dict[str, str | None], row_ids: Sequence[int]
 ) -> Iterator[bytes]:
-    """The JSON of a page, piece by piece.
+    """Write the JSON of a page, piece by piece.
 
-    A portion is read when it is its turn, and no transaction waits for a slow reader.
+    Each portion is read in a separate transaction, so that no transaction waits for a slow reader.
     """
     yield orjson.dumps(head).removesuffix(b"}") + b',"runs":['
     separator = b""
@@ -148,7 +148,7 @@ MEDIA_TYPE = "application/vnd.apache.parquet"
 MOST_AT_ONCE = 1000
 BINARY = {"schema": {"type": "string", "format": "binary"}}
 ANSWER: dict[int | str, dict[str, Any]] = {
-    # Generators of clients know the general type alone.
+    # Generators of clients know only the general type.
     200: {
         "description": "A Parquet file.",
         "content": {MEDIA_TYPE: BINARY, "application/octet-stream": BINARY},
@@ -166,7 +166,7 @@ BoardQueryDep = Annotated[BoardQuery, Query()]
 def get_board_parquet(
     benchmark_id: str, query: BoardQueryDep, services: ServicesDep, request: Request
 ) -> Response:
-    """Every entry of the same board as Parquet. `limit` and `cursor` are not looked at."""
+    """Export every entry of the same board as Parquet. Ignores `limit` and `cursor`."""
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
     _require_parquet()
     return answer_board(
@@ -180,7 +180,7 @@ def get_board_parquet(
 
 @router.get("/runs.parquet", tags=["benchmarks"], response_class=Response, responses=ANSWER)
 def get_runs_parquet(services: ServicesDep, viewer: ViewerDep) -> Response:
-    """Every run of every benchmark as Parquet, in the order in which they came."""
+    """Export every run of every benchmark as Parquet, in order of arrival."""
     _require_parquet()
     with services.database.read_snapshot(viewer) as session:
         file = _write_runs(session, list(services.benchmarks))
@@ -198,7 +198,6 @@ def _require_parquet() -> None:
 
 
 def _encode_board(session: Session, benchmark: Benchmark, query: BoardQuery) -> Encoded:
-    """All pages of a board as one file."""
     rows: list[dict[str, Any]] = []
     cursor: str | None = None
     while True:
