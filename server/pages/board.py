@@ -1,4 +1,4 @@
-"""The page of a benchmark: its board, the tree of its ideas, and the unit of its times."""
+"""Show a benchmark: its board, the tree of its lineage, and the unit of its times."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -35,13 +35,13 @@ from web.render import render
 
 
 def times_of_board(benchmark: Benchmark, board: RankedBoard) -> TimeFormat:
-    """The unit that the definition names, else the one that fits the numbered rows."""
+    """Choose the definition's unit, or the unit that fits the numbered rows."""
     rows = board.numbered or list(board.rows.values())
     return times_fitting(benchmark, (row.tta_seconds for row in rows))
 
 
 def times_fitting(benchmark: Benchmark, seconds: Iterable[float | None]) -> TimeFormat:
-    """The unit that the definition names, else the one that fits these times."""
+    """Choose the definition's unit, or the unit that fits these times."""
     if benchmark.score.by == "quality":
         title = f"{benchmark.target.called} in {benchmark.reach.budget_seconds:g} s"
         return TimeFormat(title=title[:1].upper() + title[1:], quality_unit=benchmark.target.unit)
@@ -51,10 +51,7 @@ def times_fitting(benchmark: Benchmark, seconds: Iterable[float | None]) -> Time
 def times_of(
     session: Session, services: Services, benchmark_id: str, division: str | None, evidence: str
 ) -> TimeFormat:
-    """The same of the official board with such evidence, found once for each version of it.
-
-    Seconds for a benchmark that this server no longer has.
-    """
+    """Choose an official board's unit, cached by version. Seconds if it was removed."""
     benchmark = services.benchmarks.get(benchmark_id)
     if benchmark is None:
         return SECONDS
@@ -88,10 +85,7 @@ WHAT_IF_FIELDS = ("clock", "target", "price", "prices_on")
 
 
 class PageQuery(BoardQuery):
-    """The query of a board's page: shorter pages, and the columns that were chosen.
-
-    Unknown parameters are ignored, as on every page.
-    """
+    """The query of a board's page: shorter pages, chosen columns, unknown parameters ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -102,7 +96,7 @@ class PageQuery(BoardQuery):
 def problems_of(
     error: ValidationError | RuleError | ServerError, typed: Mapping[str, str]
 ) -> list[Problem]:
-    """Describe the problems of a refused query from its error, one for each wrong field."""
+    """Describe a refused query, one problem for each wrong field."""
     if isinstance(error, ValidationError):
         fields = [
             (str(item["loc"][0]) if item["loc"] else "query", sentence_of(item))
@@ -116,7 +110,7 @@ def problems_of(
             )
             for one in error.problems
         ]
-    else:  # A place in a board that is none, or none any more.
+    else:  # A wrong place in a board, or a place of an earlier version.
         fields = [("cursor", error.detail)]
     return [
         {
@@ -130,7 +124,7 @@ def problems_of(
 
 
 def query_instead(typed: Mapping[str, str], problems: Sequence[Problem]) -> BoardQuery:
-    """A query of the same kind of board as the one refused, where that much of it is right."""
+    """Make a query for the same kind of board as the refused query, if its metric is right."""
     metric = typed.get("metric")
     is_refused = any(problem["name"] == "metric" for problem in problems)
     return BoardQuery.model_validate({"metric": metric} if metric and not is_refused else {})
@@ -145,10 +139,7 @@ DATES = {
 
 
 def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> Context:
-    """A benchmark, the part of its board that is asked for, and how it is scored.
-
-    Raises RuleError for a target that the benchmark cannot have.
-    """
+    """Describe a benchmark and the asked part of its board. Raises RuleError for its target."""
     version = board_version(session, benchmark.benchmark_id)
     query, ranked = board_in_division(session, benchmark, query, version=version)
     board = cut_board(session, ranked, benchmark, query, version=version)
@@ -160,7 +151,7 @@ def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
     board["entries"] = [entry | named for entry in board["entries"]]
     first = ranked.page(0, 1)[0].entry() | named if ranked.order.numbered else None
     around = _around(session, benchmark, query, version)
-    # A round that nothing was published in is no choice, and stays out of the links.
+    # Without published results there is one round, and it stays out of the links.
     only = None if around["benchmark"]["published"] else {"round"}
     return around | {
         "board": board,
@@ -175,7 +166,7 @@ def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
 
 
 def _moves(official: RankedBoard, entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Ranks that entries gain over the official ranking, by submission id. Below 0 are lost."""
+    """Count the ranks that entries gain over the official ranking. Below 0 are lost."""
     ranks = {row["submission_id"]: row["rank"] for row in official.page()}
     found = ((e["submission_id"], e["rank"]) for e in entries)
     return {name: ranks[name] - rank for name, rank in found if rank and ranks.get(name)}
@@ -184,10 +175,7 @@ def _moves(official: RankedBoard, entries: Sequence[Mapping[str, Any]]) -> dict[
 def refused_context(
     session: Session, benchmark: Benchmark, typed: Context, problems: list[Context]
 ) -> Context:
-    """Context of a board's page whose query was refused: the form as typed, and its problems.
-
-    `typed` is the raw query. Its fields that choose the kind of board are kept where possible.
-    """
+    """Describe a board's page after a refused query: the form as typed, and its problems."""
     context = board_context(session, benchmark, query_instead(typed, problems))
     nothing = {"entries": [], "total": 0, "next_cursor": None, "first": None}
     board = context["board"] | nothing
@@ -211,9 +199,7 @@ def _around(session: Session, benchmark: Benchmark, query: BoardQuery, version: 
 
 
 def _dates(session: Session, benchmark: Benchmark) -> list[tuple[str, str]]:
-    """Dates of a benchmark's phases, each with the event it stands for. Setting one changes the
-    board.
-    """
+    """List the dates of a benchmark's phases. Setting one changes the board's version."""
     dates = current_dates(session, benchmark.benchmark_id)
     found = ((words, getattr(dates, name)) for name, words in DATES.items())
     return [(words, moment.isoformat()) for words, moment in found if moment is not None]
@@ -225,7 +211,7 @@ HTML = "text/html; charset=utf-8"
 
 @router.get("/benchmarks/{benchmark_id}", response_class=HTMLResponse)
 def benchmark_page(benchmark_id: str, services: ServicesDep, request: Request) -> Response:
-    """A leaderboard. An invalid query gives the form again, with a message for each wrong field."""
+    """Show a leaderboard. An invalid query gets the form with a message for each wrong field."""
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
     typed = dict(request.query_params)
     wants_page = "text/html" in request.headers.get("accept", "")
@@ -245,9 +231,8 @@ def benchmark_page(benchmark_id: str, services: ServicesDep, request: Request) -
 
 def _encoded_page(session: Session, benchmark: Benchmark, query: BoardQuery) -> Encoded:
     context = board_context(session, benchmark, query)
-    board = context["board"]
     page = render("benchmark.html", **context)
-    return Encoded(page.encode(), total=board["total"])
+    return Encoded(page.encode(), total=context["board"]["total"])
 
 
 def _refusal(
@@ -260,7 +245,7 @@ def _refusal(
 
 @public_page("/benchmarks/{benchmark_id}/ideas", "ideas.html", to_all=True)
 def ideas_page(session: Session, services: Services, benchmark_id: str) -> Context:
-    """Public code submissions of a benchmark as a tree, by hardware class."""
+    """Show public code submissions of a benchmark as a tree, by hardware class."""
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
     ideas = list_ideas(session, benchmark)
     unit = benchmark.target.unit if benchmark.score.by == "quality" else None
@@ -273,7 +258,6 @@ def ideas_page(session: Session, services: Services, benchmark_id: str) -> Conte
 
 
 def _lines(found: IdeaClassView) -> list[list[Context]]:
-    """The code submissions of a class in lines. Times are compared within one alone."""
     packages = {each.sha256: each.model_dump() for each in found.packages}
     parents = {name: package["parent"] for name, package in packages.items()}
     return [_nested(line, packages) for line in lines_of(parents)]

@@ -1,4 +1,4 @@
-"""The charts of a board: each as a figure, and as a page with the same as a table."""
+"""Show the charts of a board: each as a figure, and as a page with the same as a table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -37,7 +37,7 @@ MOST_SELECTED = 12
 # Fields of a query that leave the official ranking of a division as it is, in any order.
 OF_A_DIVISION = {"division", "round", "metric", "sort", "order", "limit", "cursor", "page"}
 OF_A_CHART = {"against", "select"}
-# A chart shows all that fits the filters, whichever page of the board was looked at.
+# A chart shows all entries that pass the filters, on every page of the board.
 EVERY_ENTRY: dict[str, Any] = {"limit": 1_000_000, "cursor": None, "page": 1}
 
 
@@ -62,18 +62,18 @@ class ChartQuery(BoardQuery):
         return list(dict.fromkeys(part for part in ids if part))
 
     def of_whole_board(self) -> "ChartQuery":
-        """The same query for the board from its first entry to its last."""
+        """Return the same query for the whole board."""
         known = type(self).model_fields
         return self.model_copy(update={k: v for k, v in EVERY_ENTRY.items() if k in known})
 
     @property
     def narrows_further(self) -> bool:
-        """Whether it asks for less or other than the official ranking of a division."""
+        """Whether it asks for something else than the official ranking of a division."""
         given = self.model_dump(mode="json", exclude_defaults=True)
         return not given.keys() <= OF_A_DIVISION | OF_A_CHART
 
     def as_text(self, **changes: Any) -> str:
-        """The query string of the board's filters and the chart's own, with changes."""
+        """Write the query string of the board's filters and the chart's own, with changes."""
         given = self.model_dump(mode="json", exclude_defaults=True)
         board = board_query(given, limit=None)
         own = {name: given.get(name) for name in ("against", "select")} | changes
@@ -94,7 +94,7 @@ RECORDS_OF_ALL = (
 def chart_view(
     session: Session, benchmark: Benchmark, chart: BoardChart, query: ChartQuery
 ) -> View:
-    """The view that a chart reads, with no more of it than the chart needs."""
+    """Collect the data for a chart."""
     target = benchmark_view(benchmark).model_dump(mode="json")["target"]
     view: View = {"target": target, "against": query.against}
     context = board_context(session, benchmark, query.of_whole_board())
@@ -131,7 +131,6 @@ def _divisions(
 
 
 def _chosen(entries: Sequence[View], selected: Sequence[str], *, most: int) -> list[View]:
-    """The entries that were selected, in that order. Else the best ranked."""
     if selected:
         by_id = {entry["submission_id"]: entry for entry in entries}
         return [by_id[submission_id] for submission_id in selected if submission_id in by_id]
@@ -139,7 +138,7 @@ def _chosen(entries: Sequence[View], selected: Sequence[str], *, most: int) -> l
 
 
 def best_ranked(entries: Sequence[View], most: int) -> list[View]:
-    """At most so many ranked entries, the best first."""
+    """Return at most so many ranked entries, the best first."""
     ranked = [entry for entry in entries if entry["rank"] is not None]
     return sorted(ranked, key=lambda entry: entry["rank"])[:most]
 
@@ -147,10 +146,7 @@ def best_ranked(entries: Sequence[View], most: int) -> list[View]:
 def _sets(
     session: Session, benchmark: Benchmark, query: ChartQuery, entries: Sequence[View]
 ) -> list[View]:
-    """Each entry with the runs that make its time: seconds on the scale of the board, and curves.
-
-    Those of a measured entry are the measured runs, of any other those of its own logs.
-    """
+    """Pair entries with their runs: measured entries with measured runs, others with logs."""
     what_if = what_if_of(benchmark, query)
     ours = {e["submission_id"] for e in entries if is_entry(e) or e["evidence"] == "measured"}
     others = [e["submission_id"] for e in entries if e["submission_id"] not in ours]
@@ -180,10 +176,7 @@ def _scaled(run: View, factor: float) -> View:
 
 
 def _reference(session: Session, benchmark: Benchmark) -> list[View]:
-    """Mean and band of the reference after each epoch, as whatever is planned now is judged by.
-
-    At the reference's own batch size. Empty where nobody has trained it to the end.
-    """
+    """Average the reference by epoch at its batch size, with the band that judges from now on."""
     adopted = adopted_calibration(session, benchmark.sha256)
     judging = (
         benchmark if adopted is None else judging_benchmark(session, benchmark.sha256, adopted.id)
@@ -211,7 +204,7 @@ CHOICES = 30
 def board_chart_figure(
     session: Session, services: Services, benchmark_id: str, name: str, query: ChartQueryDep
 ) -> dict[str, Any]:
-    """Figure of a chart, of the entries that pass the board's filters."""
+    """Answer the figure of a chart, of the entries that pass the board's filters."""
     chart, benchmark = find_chart(name), find_benchmark(services.benchmarks, benchmark_id)
     return chart.draw(chart_view(session, benchmark, chart, query)).figure
 
@@ -220,7 +213,7 @@ def board_chart_figure(
 def board_charts_page(
     session: Session, services: Services, benchmark_id: str, query: ChartQueryDep
 ) -> Context:
-    """The first chart of a board. The others are links from it."""
+    """Show the first chart of a board, with links to the others."""
     return board_chart_page(session, services, benchmark_id, CHARTS[0].name, query)
 
 
@@ -228,7 +221,7 @@ def board_charts_page(
 def board_chart_page(
     session: Session, services: Services, benchmark_id: str, name: str, query: ChartQueryDep
 ) -> Context:
-    """A chart on a page of its own, with its choices and its figures as a table."""
+    """Show a chart on its page, with its choices and its figures as a table."""
     chart, benchmark = find_chart(name), find_benchmark(services.benchmarks, benchmark_id)
     view = chart_view(session, benchmark, chart, query)
     drawn = chart.draw(view)
@@ -254,14 +247,13 @@ def board_chart_page(
 
 
 def find_chart(name: str) -> BoardChart:
-    """A chart by its name. Raises NotFoundError naming those there are."""
+    """Find a chart by its name. Raises NotFoundError with the known names."""
     if name not in BY_NAME:
         raise NotFoundError(f"There is no chart {name!r}. There are: {', '.join(BY_NAME)}.")
     return BY_NAME[name]
 
 
 def _choices(view: Any) -> list[dict[str, Any]]:
-    """The best ranked submissions to choose from, those that are shown among them."""
     shown = [one["entry"] for one in view["sets"]]
     ids = {entry["submission_id"] for entry in shown}
     best = best_ranked(view["board"]["entries"], CHOICES)

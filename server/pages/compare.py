@@ -1,4 +1,4 @@
-"""Submissions side by side, and two verifications of one."""
+"""Show submissions side by side, and two verifications of one."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -34,11 +34,11 @@ from web.formats import SECONDS
 
 MOST_OFFERED = 300
 MOST_BOARDS = 8
-MOST_READ = 20  # Ids beyond these are not looked up: they are too many anyway.
+MOST_READ = 20  # More ids are too many to compare, so they are not looked up.
 
 
 def read_ids(texts: Sequence[str]) -> list[str]:
-    """The ids in texts that a form or a link sent: each once, also out of pasted addresses."""
+    """Read ids from texts of a form or a link, each once, also from pasted addresses."""
     services = [part.strip() for text in texts for part in text.split(",")]
     ids = [part.rstrip("/").rsplit("/", 1)[-1].split("?")[0].split("#")[0] for part in services]
     return list(dict.fromkeys(one for one in ids if one))
@@ -47,7 +47,7 @@ def read_ids(texts: Sequence[str]) -> list[str]:
 def comparison_context(
     session: Session, services: Services, ids: Sequence[str]
 ) -> tuple[int, Context]:
-    """The status and the context of compare.html. With a problem there is no comparison."""
+    """Return the status and the context of compare.html. A problem leaves out the comparison."""
     found = [session.get(Submission, one) for one in ids[:MOST_READ]]
     chosen = [submission for submission in found if submission is not None]
     unknown = [one for one, row in zip(ids, found, strict=False) if row is None]
@@ -72,7 +72,6 @@ def comparison_context(
 def _problem(
     ids: Sequence[str], unknown: Sequence[str], chosen: Sequence[Submission]
 ) -> tuple[int, str | None]:
-    """Status of a comparison's page, and the problem with its remedy. None if there is none."""
     if unknown:
         names = ", ".join(repr(one) for one in unknown)
         return 404, f"There is no submission {names}: remove it, or correct the id."
@@ -94,7 +93,6 @@ def _problem(
 
 
 def _board_beside(session: Session, services: Services, chosen: Sequence[Submission]) -> Context:
-    """Other entries of the board of the first submission: the best of a long one."""
     if not chosen or chosen[0].benchmark_id not in services.benchmarks:
         return {"pick": [], "time": SECONDS}
     first, there = chosen[0], {submission.id for submission in chosen}
@@ -125,7 +123,6 @@ def _compared(session: Session, services: Services, chosen: Sequence[Submission]
 
 
 def _with_findings(session: Session, submission: Submission, context: Context) -> Context:
-    """A submission with its curves and the findings of its published verification."""
     shown: Context = context["submission"]
     published = shown["published_verification"]
     report = session.get_one(Verification, published).report if published else None
@@ -136,7 +133,6 @@ def _with_findings(session: Session, submission: Submission, context: Context) -
 
 
 def _of_measured(context: Context, runs: Sequence[Context]) -> Context:
-    """The result of the measured runs, in place of the claimed one. Code has no other."""
     shown, target = context["submission"], context["benchmark"]["target"]
     better = max if target["direction"] == "higher" else min
     times = [run["seconds"] for run in runs if run["seconds"] is not None]
@@ -159,7 +155,7 @@ IdsDep = Annotated[list[str] | None, Query(max_length=100)]
 
 
 def boards_to_compare(session: Session, services: Services) -> list[tuple[str, str, int]]:
-    """Id and title of each board with two trainings or more, those with the most first."""
+    """List id and title of boards with two trainings or more, those with the most first."""
     counts = count_submissions(session, services.benchmarks)
     found = [(name, one.train) for name, one in counts.items() if one.train >= FEWEST]
     most = sorted(found, key=lambda board: -board[1])[:MOST_BOARDS]
@@ -170,10 +166,7 @@ def boards_to_compare(session: Session, services: Services) -> list[tuple[str, s
 def compare_page(
     session: Session, services: Services, ids: IdsDep = None, submissions: IdsDep = None
 ) -> Context | Response:
-    """A comparison, or the form with its problem. Repeated `ids` redirect to one joined address.
-
-    So do `submissions`, as the API calls them.
-    """
+    """Show a comparison, or the form with its problem. Lists of ids redirect to one address."""
     wanted = read_ids([*(ids or ()), *(submissions or ())])
     if wanted and ids != [",".join(wanted)]:
         return RedirectResponse(compare_link(wanted), status_code=303)
@@ -186,7 +179,7 @@ def compare_page(
 def verification_comparison_page(
     session: Session, services: Services, first: str, second: str
 ) -> Context:
-    """Two verdicts with their replays, systems and statistically significant differences."""
+    """Show two verdicts with their replays, systems and significant differences."""
     comparison = get_verification_comparison(session, first, second)
     submission = find_submission(session, comparison.submission_id)
     context = submission_context(session, services, submission)

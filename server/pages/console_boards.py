@@ -1,4 +1,4 @@
-"""Benchmarks in the console: definitions, phases, prices, calibrations, previews."""
+"""Show benchmarks in the console: definitions, phases, prices, calibrations, previews."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -56,7 +56,7 @@ FIELDS = ("benchmark", "definition", "reason")
 
 @page(ADDED, "benchmarks.html", role="organiser")
 def benchmarks_page(session: Session, services: Services, benchmark: str = "") -> Context:
-    """The benchmarks, and the form that adds one or a later version of the one that is named."""
+    """Show the benchmarks, and the form to add one or a later version of `benchmark`."""
     added, counts = added_benchmarks(session), count_submissions(session, services.benchmarks)
     rows = []
     for name, one in sorted(services.benchmarks.items()):
@@ -98,19 +98,17 @@ def _add(request: Request, console: Console, form: FormData) -> Response:
 
 
 def _stored_text(session: Session, known: Benchmark | None) -> str:
-    """The text of a known definition, as the form offers it. Empty for none."""
     return "" if known is None else definition_text(session, known).decode()
 
 
 def _files(console: Console, form: FormData, typed: Mapping[str, str]) -> dict[str, bytes]:
-    """The chosen files, the definition as typed, and of a known benchmark the files left out."""
     chosen = files_of_folder(form, most_bytes=LARGEST_BYTES)
     chosen = {name: content for name, content in chosen.items() if belongs(name)}
     known = console.services.benchmarks.get(typed["benchmark"])
     text = typed["definition"].replace("\r\n", "\n")
     with console.services.database.read(console.viewer) as session:
         is_changed = text.strip() != _stored_text(session, known).strip()
-    # The form comes with the stored text: only one that was changed goes before the folder's.
+    # The form starts with the stored text. Only a changed text replaces the folder's.
     if text.strip() and (FILE not in chosen or is_changed):
         chosen[FILE] = text.encode()
     if known is None:
@@ -126,7 +124,7 @@ Chosen = Annotated[str, Query(max_length=100)]
 
 @page(phases.CONSOLE, "phases.html", role="organiser")
 def phases_page(session: Session, services: Services, benchmark: Chosen = "") -> Context:
-    """Every benchmark with its phase. Of a chosen one the dates, to change, and their history."""
+    """Show every benchmark with its phase, and the dates and history of a chosen one."""
     dates, now = phases.all_current_dates(session), utc_now()
     every: list[dict[str, Any]] = [
         {
@@ -139,7 +137,7 @@ def phases_page(session: Session, services: Services, benchmark: Chosen = "") ->
     chosen = next((one for one in every if one["id"] == benchmark), None)
     if chosen is None:
         return {"typed": {}, "benchmarks": every, "chosen": None}
-    # The current dates as values for a browser's fields. Sent back as is they change nothing.
+    # The current dates as values for a browser's fields. Sent back unchanged, they keep the dates.
     current = chosen["phases"].model_dump(mode="json", include=set(phases.DATES))
     history = phases.get_phases(session, services, benchmark).history
     return {
@@ -154,11 +152,11 @@ Number = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
 
 @page(prices.CONSOLE, "prices.html", role="organiser")
 def prices_page(session: Session, supersedes: Number = None) -> Context:
-    """The book and the form. With `supersedes` the form holds the entry to correct."""
+    """Show the price book and its form. With `supersedes` the form holds the entry to correct."""
     typed = {"effective_on": utc_now().date().isoformat()}
     if supersedes is not None:
         entry = prices.price_view(prices.find_price(session, supersedes)).model_dump()
-        # As text, or a count of 0 would read as a field that is left empty.
+        # As text, because a count of 0 would look like an empty field.
         fields = prices.PriceCreate.model_fields
         typed = {name: str(entry[name]) for name in fields if entry[name] is not None}
         typed["supersedes"] = str(supersedes)
@@ -170,7 +168,7 @@ LATEST = 50
 
 @page(CONSOLE, "calibrations.html", role="organiser")
 def calibrations_page(session: Session, services: Services) -> Context:
-    """The calibrations, and the form that starts one."""
+    """Show the calibrations, and the form to start one."""
     offered = sorted(services.benchmarks.items())
     return {
         "typed": {"runs": "20"},
@@ -181,7 +179,7 @@ def calibrations_page(session: Session, services: Services) -> Context:
 
 @page(ONE, "calibration.html", role="organiser")
 def calibration_page(session: Session, services: Services, calibration_id: str) -> Context:
-    """A calibration: its progress, and the forms that adopt, continue or cancel it."""
+    """Show a calibration's progress, and the forms to adopt, continue or cancel it."""
     return {"calibration": views.get_calibration(session, services, calibration_id)}
 
 
@@ -189,7 +187,7 @@ def calibration_page(session: Session, services: Services, calibration_id: str) 
 def preview_page(
     session: Session, services: Services, caller: Caller, request: Request, benchmark_id: str
 ) -> Context:
-    """A board without its embargo. For an invalid query a message for each wrong field."""
+    """Show a board without its embargo. An invalid query gets a message for each wrong field."""
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
     typed: Context = dict(request.query_params)
     problems: list[Problem] = []

@@ -1,4 +1,4 @@
-"""People in the console: accounts, tokens, links, quotas, notices, the audit log."""
+"""Show people in the console: accounts, tokens, links, quotas, notices, the audit log."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -34,7 +34,7 @@ Search = Annotated[str, Query(max_length=100)]
 
 @page(users.CONSOLE, "users.html", role="organiser")
 def users_page(session: Session, caller: Caller, q: Search = "", after: Search = "") -> Context:
-    """Users by name. For admins also organisations, and the forms that add to them."""
+    """Show users by name. Admins also see organisations, and the forms to add to them."""
     found = users.list_users(session, caller, PAGE, after or None, q.strip() or None)
     filters = {"q": q.strip()} if q.strip() else {}
     following = {"after": found.next_after}
@@ -51,7 +51,7 @@ def users_page(session: Session, caller: Caller, q: Search = "", after: Search =
 
 @page(users.ONE, "user.html", role="organiser")
 def user_page(session: Session, caller: Caller, user_name: str) -> Context:
-    """One user and their tokens. For admins also the form that changes them."""
+    """Show a user and their tokens. Admins also see the form to change them."""
     user = users.get_user(session, caller, user_name)
     return {
         "typed": user.model_dump(include={"display_name", "role", "organisation", "email"}),
@@ -67,7 +67,7 @@ def user_page(session: Session, caller: Caller, user_name: str) -> Context:
 
 @page(tokens.CONSOLE, "tokens.html", role="organiser")
 def tokens_page(session: Session, caller: Caller, user: Search = "") -> Context:
-    """Tokens without their secrets, those of one user if asked to, and the form that makes one."""
+    """Show tokens without their secrets, of one user or all, and the form to make one."""
     only = user.strip()
     return {
         "typed": {"role": "submitter", "expires_in_days": "90", "user": only},
@@ -80,7 +80,7 @@ def tokens_page(session: Session, caller: Caller, user: Search = "") -> Context:
 
 @page(invitations.CONSOLE, "invitations.html", role="organiser")
 def invitations_page(session: Session, caller: Caller) -> Context:
-    """Links without their codes, and the form that makes one."""
+    """Show links without their codes, and the form to make one."""
     return {
         "typed": {"role": "submitter", "uses": "1"},
         "links": invitations.list_invitations(session, caller).invitations,
@@ -97,7 +97,7 @@ CursorDep = Annotated[str | None, Query(pattern=CURSOR_PATTERN)]
 def account_page(
     session: Session, console: Console, caller: Caller, before: CursorDep = None
 ) -> Context:
-    """A person's own submissions and tokens, and the form that makes one."""
+    """Show the caller's submissions and tokens, and the form to make one."""
     services = console.services
     wanted = SubmissionQuery(cursor=before)
     rows, cursor = whole_submissions(session, wanted, user_id=caller.user_id, limit=SUBMISSIONS)
@@ -126,7 +126,7 @@ def account_page(
 
 @page(quotas.CONSOLE, "quotas.html", role="organiser")
 def quotas_page(session: Session, services: Services, user: Search = "") -> Context:
-    """Every quota that is set. For a chosen user its use, and the form with its name."""
+    """Show every quota. For a chosen user its use, and the form with its name."""
     found = find_user_or_none(session, user.strip())
     return {
         "typed": {"user": user},
@@ -140,7 +140,7 @@ USUAL = ("submission.verified", "submission.rejected", "submission.inconclusive"
 
 @page(subscriptions.CONSOLE, "notices.html", role="submitter")
 def notices_page(session: Session, services: Services, caller: Caller) -> Context:
-    """Webhooks, addresses, and the forms that make them."""
+    """Show webhooks, addresses, and the forms to make them."""
     return {
         "typed": {"scope": "own"} | dict.fromkeys(USUAL, "on"),
         "hooks": subscriptions.get_webhooks(session, caller).webhooks,
@@ -153,7 +153,7 @@ def notices_page(session: Session, services: Services, caller: Caller) -> Contex
 
 @page(subscriptions.ONE, "webhook.html", role="submitter")
 def webhook_page(session: Session, caller: Caller, webhook_id: subscriptions.WebhookId) -> Context:
-    """A webhook and its latest deliveries."""
+    """Show a webhook and its latest deliveries."""
     return {
         "hook": subscriptions.get_webhook(session, caller, webhook_id),
         "deliveries": subscriptions.get_deliveries(session, caller, webhook_id).deliveries,
@@ -174,7 +174,7 @@ def audit_page(
     subject: Annotated[str, Query(max_length=200)] = "",
     before: Before = None,
 ) -> Context:
-    """The audit log: changes with user and reason, the latest first."""
+    """Show the audit log: changes with user and reason, the latest first."""
     filters = filled({"actor": actor, "action": action, "subject": subject})
     found = audit.list_audit(session, before, RECORDS, **filters)
     older = found.next_before and urlencode(filters | {"before": found.next_before})
@@ -195,7 +195,7 @@ def audit_page(
 
 @router.get(LOG + "/log.json")
 def download(console: OrganiserDep) -> StreamingResponse:
-    """The whole log, oldest first, as `finishline admin audit --out` writes it."""
+    """Download the whole log, oldest first, as `finishline admin audit --out` writes it."""
 
     def pieces() -> Iterator[bytes]:
         yield b'{"records": ['

@@ -1,4 +1,4 @@
-"""Work of organisers in the console: open tasks, verifications, verdicts to decide, workers."""
+"""Show the work of organisers: open tasks, verifications, verdicts to decide, workers."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -69,16 +69,16 @@ MOST = 100
 LATEST = 20
 LATELY = timedelta(days=7)
 STATUSES = ("claimed", "verifying", "verified", "rejected", "inconclusive")
-# A dry run keeps nothing, but a batch has a reason.
+# A batch needs a reason, even in a dry run.
 DRY_RUN = {"reason": "dry run", "dry_run": True}
 DECIDED = {"publish": "to publish it", "keep": "to keep it back"}
-# Rows that were marked in a list.
+# Rows marked in a list.
 Marked = Annotated[list[str] | None, Query(max_length=100)]
 
 
 @page("/console", "overview.html", role="user")
 def overview(session: Session, services: Services, caller: Caller) -> Context | Response:
-    """Open tasks of organisers. Any other user is redirected to their own account."""
+    """Show open tasks of organisers. Other users are redirected to their account."""
     if caller.role not in ORGANISERS:
         return RedirectResponse("/account", status_code=303)
     return {
@@ -91,7 +91,7 @@ def overview(session: Session, services: Services, caller: Caller) -> Context | 
 
 
 def pending_verdicts(session: Session) -> list[Context]:
-    """Verdicts that wait for a decision, the oldest first."""
+    """List verdicts waiting for a decision, the oldest first."""
     rows = session.scalars(
         select(Verification)
         .where(
@@ -117,12 +117,12 @@ def pending_verdicts(session: Session) -> list[Context]:
 
 
 def under_way(session: Session) -> list[Context]:
-    """Queued and running verifications, the latest first, each with the model of its sides."""
+    """List queued and running verifications, the latest first, with the models of their sides."""
     return _lines(session, Verification.state.in_(OPEN), Verification.created_at)
 
 
 def failed_verifications(session: Session) -> list[Context]:
-    """The same of verifications that have no attempt left, of the last days."""
+    """List failed verifications of the last days, the latest first."""
     lately = Verification.ended_at >= utc_now() - LATELY
     return _lines(session, (Verification.state == "failed") & lately, Verification.ended_at)
 
@@ -141,7 +141,7 @@ def _lines(
 
 
 def workers_out(session: Session) -> list[Context]:
-    """Workers of the last days that are given nothing: off their baseline, or gone silent."""
+    """List workers of the last days that get no work: off their baseline, or gone silent."""
     since = utc_now() - LATELY
     return [
         worker.model_dump(mode="json")
@@ -153,10 +153,7 @@ def workers_out(session: Session) -> list[Context]:
 
 
 def open_calibrations(session: Session, offered: Mapping[str, Benchmark]) -> list[Context]:
-    """Calibrations that are under way, or wait to be continued or adopted.
-
-    One that has ended for an earlier definition of its benchmark waits for nothing.
-    """
+    """List calibrations under way, or waiting to be continued or adopted."""
     rows = session.scalars(
         select(Calibration)
         .where(Calibration.adopted_at.is_(None), Calibration.state != "cancelled")
@@ -184,7 +181,7 @@ def verify_page(
     preview: str = "",
     ids: Marked = None,
 ) -> Context:
-    """The form that chooses submissions, or with `preview` the dry run of that choice."""
+    """Show the form to choose submissions, or with `preview` the dry run of a choice."""
     chosen = {"submissions": " ".join(ids or [submissions]), "benchmark": benchmark}
     typed = filled(chosen | {"kind": kind, "status": status})
     return {
@@ -201,10 +198,9 @@ def verify_page(
 def _dry_run(
     session: Session, services: Services, caller: Caller, typed: Mapping[str, str]
 ) -> Context:
-    """The dry run of a batch, or the problems of the choice."""
     wanted, errors = read_form(BatchCreate, chosen_fields(typed) | DRY_RUN)
     if wanted is None:
-        # An error of the whole stands beside the first field.
+        # An error of the whole form is shown at its first field.
         names = {"form": "submissions"}
         return {"errors": {names.get(name, name): words for name, words in errors.items()}}
     try:
@@ -227,7 +223,7 @@ def _dry_run(
 def head_to_heads_page(
     session: Session, challenger: str = "", holder: str = "", ids: Marked = None
 ) -> Context:
-    """The latest head-to-heads, and the form that asks for one.
+    """Show the latest head-to-heads, and the form to ask for one.
 
     Of two rows marked on a board the second challenges the first.
     """
@@ -253,7 +249,6 @@ def head_to_heads_page(
 def _cost(
     session: Session, challenger: Submission | None, holder: Submission | None
 ) -> Cost | None:
-    """The cost of a head-to-head at most. None before both are chosen."""
     if challenger is None or holder is None:
         return None
     benchmark = definition(session, challenger.benchmark_sha256)
@@ -264,7 +259,6 @@ def _cost(
 
 
 def _opponents(session: Session, challenger: Submission | None) -> Sequence[Submission]:
-    """The fastest live submissions of the challenger's board and hardware class."""
     if challenger is None:
         return []
     hardware_class = Submission.system["hardware_class"].as_string()
@@ -289,13 +283,13 @@ def _opponents(session: Session, challenger: Submission | None) -> Sequence[Subm
 
 @page(DECIDE, "decisions.html", role="organiser")
 def decisions_page(session: Session) -> Context:
-    """Every verdict that waits."""
+    """Show every waiting verdict."""
     return {"pending": pending_verdicts(session)}
 
 
 @page(DECIDE + "/{verification_id}", "decision.html", role="organiser")
 def decision_page(session: Session, services: Services, verification_id: str) -> Context:
-    """A verdict that waits, beside the published one."""
+    """Show a waiting verdict with the published one."""
     verification = find_verification(session, verification_id)
     submission = require_submission(verification)
     published = published_verification(submission)
@@ -366,7 +360,7 @@ def _settled(verification: Verification) -> str:
 def _comparison(
     session: Session, standing: Verification | None, waiting: Verification
 ) -> VerificationComparison | None:
-    """Both replays or measurements side by side. Latencies have no runs to compare."""
+    """Compare both replays or measurements. Latencies have no runs to compare."""
     if standing is None or standing is waiting:
         return None
     if not (purpose_of(standing).fills_pool and purpose_of(waiting).fills_pool):
@@ -378,7 +372,7 @@ def _comparison(
 def workers_page(
     session: Session, what: str = "", action: str = "pause", cursor: CursorDep = None
 ) -> Context:
-    """A page of workers, the queue, and the form that changes one of them, or every queue."""
+    """Show workers, the queue, and the form to change a worker or every queue."""
     found = list_workers(session, cursor=cursor)
     names = [worker.name for worker in found.workers]
     chosen = what.removeprefix(WORKER)

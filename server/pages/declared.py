@@ -1,4 +1,4 @@
-"""Pages and forms of the console declared once, and a visit to one of them."""
+"""Declare each page and form of the console once, and serve them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -54,14 +54,14 @@ class Console:
 
     @property
     def viewer(self) -> Viewer:
-        """The rows that the user may see."""
+        """Viewer with the rows that the user may see."""
         return viewer_for(self.caller)
 
 
 def read_query(schema: type[T], request: Request) -> T:
     """Validate the query of a page. Raises RequestValidationError naming each wrong field.
 
-    Unknown parameters are ignored: links get some on their way, such as `fbclid`.
+    Unknown parameters are ignored, because sites add some to links, such as `fbclid`.
     """
     typed = filled(request.query_params)
     known = {name: text for name, text in typed.items() if name in schema.model_fields}
@@ -73,7 +73,7 @@ def read_query(schema: type[T], request: Request) -> T:
 
 
 def read_form(schema: type[T], fields: Mapping[str, Any]) -> tuple[T | None, Errors]:
-    """Validate a form. For an invalid one return None and a message for each wrong field."""
+    """Validate a form. An invalid one returns None and a message for each wrong field."""
     try:
         return schema.model_validate(fields), {}
     except ValidationError as error:
@@ -97,8 +97,6 @@ def sentence_of(item: ErrorDetails) -> str:
 
 
 def _visit(role: str) -> Callable[..., Console]:
-    """Dependency that requires a session with a token which passes where this role does."""
-
     def visit(services: ServicesDep, caller: SignedInDep, request: Request) -> Console:
         require(caller, role)
         return Console(services, caller, request)
@@ -109,13 +107,13 @@ def _visit(role: str) -> Callable[..., Console]:
 CONSOLES = {role: Annotated[Console, Depends(_visit(role))] for role in MAY}
 OrganiserDep = Annotated[Console, Depends(_visit("organiser"))]
 SubmitterDep = Annotated[Console, Depends(_visit("submitter"))]
-# Context of a template. A response of its own is sent as it is.
+# Context of a template. A page may return a response instead.
 Context = dict[str, Any]
 Declared = TypeVar("Declared", bound=Callable[..., Context | Response])
 
 
 def plain(value: Any) -> Any:
-    """A value for a template: models become dictionaries, wherever they are in lists of it."""
+    """Convert models to dictionaries for a template, also inside lists and dictionaries."""
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if isinstance(value, list):
@@ -133,10 +131,10 @@ class Page:
     find: Callable[..., Any]
 
     def show(self, console: Console, given: Context, **shown: Any) -> Response:
-        """Render it. Of `given` it takes its own arguments. The others have their defaults.
+        """Render it. Takes its arguments from `given`, and defaults for the others.
 
-        `typed` has the values of its forms' fields, as typed before or as proposed. With `errors`
-        or a `refusal` a form changed nothing. Models become plain values.
+        `typed` has the values of its forms' fields, as typed before or as proposed. `errors` or a
+        `refusal` say why a form was refused.
         """
         takes = signature(self.find).parameters
         own = {name: value for name, value in given.items() if name in takes}
@@ -191,10 +189,7 @@ def page(address: str, template: str, *, role: Role) -> Callable[[Declared], Dec
 def public_page(
     address: str, template: str, *, to_all: bool = False
 ) -> Callable[[Declared], Declared]:
-    """Declare a page that anybody may open: a function of a session and the page's query.
-
-    It shows the rows that its viewer may see, or with `to_all` to everybody the same.
-    """
+    """Declare a page for anybody. With `to_all` it shows everybody the same rows."""
 
     def declare(find: Declared) -> Declared:
         def look(_services: Services, _viewer: Viewer, **given: Any) -> Response:
@@ -217,7 +212,7 @@ def _add(address: str, look: Any) -> None:
 
 
 def routes() -> APIRouter:
-    """The routes of every declared page, and of every form of a change."""
+    """Return the routes of every declared page, and of every form of a change."""
     for form, make, role in FORMS:
         router.add_api_route(form.address, _posting(form, make, CONSOLES[role]), methods=["POST"])
     # "{" comes after letters: "/new" before "/{id}".
@@ -226,7 +221,6 @@ def routes() -> APIRouter:
 
 
 def _posting(form: Form, make: Callable[..., Any], console: Any) -> Any:
-    """The endpoint of a form, which makes its change or shows its page again."""
     body = signature(make).parameters.get("body")
     model = None if body is None or body.default is None else body.annotation
     on_page = form.page or form.address

@@ -1,4 +1,4 @@
-"""The documents, the API's description, the price book, and how to install the command."""
+"""Show the documents, the API's description, the price book, and how to install the command."""
 
 from functools import cache
 from importlib.util import find_spec
@@ -25,13 +25,13 @@ ASSETS = "/docs-assets"
 
 @router.get("/docs/api", response_class=HTMLResponse)
 def api_reference(request: Request) -> str:
-    """Every endpoint, to read and to try."""
+    """Show every endpoint, to read and to try."""
     return render("api_reference.html", openapi_url=request.app.openapi_url, assets=ASSETS)
 
 
 @cache
 def reference_assets() -> StaticFiles:
-    """Swagger UI's script and style as the package `fastapi-offline` ships them."""
+    """Serve Swagger UI's script and style from the package `fastapi-offline`."""
     package = find_spec("fastapi_offline")
     if package is None or package.origin is None:
         raise RuntimeError("The package fastapi-offline is not installed: run 'make install'.")
@@ -46,13 +46,13 @@ NO_DOCUMENTS = (
 
 @router.get("/docs", response_class=HTMLResponse)
 def docs_index(services: ServicesDep) -> str:
-    """Index of the documents, in the order to read them."""
+    """Show the index of the documents, in the order to read them."""
     return _page(services, INDEX)
 
 
 @router.get("/docs/images/{name:path}")
 def docs_image(name: str, services: ServicesDep, request: Request) -> Response:
-    """An image of the documents."""
+    """Serve an image of the documents."""
     image = read_documents(services.settings.docs_dir).images.get(name)
     if image is None:
         raise NotFoundError(f"The documents have no image {name!r}.")
@@ -61,7 +61,7 @@ def docs_image(name: str, services: ServicesDep, request: Request) -> Response:
 
 @router.get("/docs/{name:path}", response_class=HTMLResponse)
 def docs_page(name: str, services: ServicesDep) -> Response:
-    """A document, or with `.md` after its name the text it is made of."""
+    """Show a document. With `.md` after its name, serve its text."""
     if name.endswith(".md"):
         document = _find(read_documents(services.settings.docs_dir), name.removesuffix(".md"))
         return Response(document.text, media_type="text/markdown; charset=utf-8")
@@ -88,7 +88,7 @@ def _find(documents: Documents, name: str) -> Document:
 
 @public_page("/prices", "prices.html", to_all=True)
 def prices_page(session: Session, request: Request) -> Context:
-    """Price book: prices of instances with their dates and sources."""
+    """Show the price book: prices of instances with their dates and sources."""
     query = read_query(PriceQuery, request)
     filters = query.model_dump(mode="json", exclude_none=True)
     return {
@@ -100,7 +100,7 @@ def prices_page(session: Session, request: Request) -> Context:
 
 @public_page("/install", "install.html", to_all=True)
 def install_page(services: Services, request: Request) -> Context:
-    """The two commands that install the client and sign in to this server."""
+    """Show the two commands to install the client and sign in to this server."""
     return {
         "site": site_address(request, services.settings),
         "source": services.settings.source_url,

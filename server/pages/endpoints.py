@@ -19,7 +19,7 @@ from server.pages import (
     verifications,
 )
 
-# Those of these modules only declare pages and forms.
+# These modules only declare pages and forms.
 DECLARED = (compare, console_work, home, lists, runs)
 PAGES = (
     board,
@@ -33,7 +33,6 @@ PAGES = (
     console_people,
     docs,
 )
-# A page may have the address of a chart without its ".json", so the declared ones come last. Each
-# is given to the application itself: when a router of routers is included, FastAPI analyses
-# every route of theirs to see whether its path is empty.
+# A page may have the address of a chart without its ".json", so declared pages come last. The
+# application includes each router itself, because FastAPI analyses every route of nested routers.
 ROUTERS = (*(page.router for page in PAGES), declared.routes())

@@ -1,4 +1,4 @@
-"""Additions of an entry to its page: its measured runs, and its files."""
+"""Describe a code submission on its page: its measured runs, and its files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -29,7 +29,7 @@ MOST_MEASUREMENTS = 4
 
 
 def entry_context(session: Session, viewer: Viewer, submission: Submission) -> Context:
-    """The code of a submission, with the files that a viewer may read."""
+    """Describe the code of a submission, with the files for a viewer."""
     benchmark = definition(session, submission.benchmark_sha256)
     package = find_package(session, submission.id)
     shows = sees_source(viewer, submission)
@@ -49,7 +49,6 @@ def entry_context(session: Session, viewer: Viewer, submission: Submission) -> C
 def _parent(
     session: Session, viewer: Viewer, package: TrainingPackage, idea: IdeaView | None, unit: str
 ) -> Context | None:
-    """The parent's entry and title. None without one that a viewer may read."""
     parent = parent_of(session, viewer, package)
     if parent is None:
         return None
@@ -64,7 +63,7 @@ def _parent(
 
 
 def trainings_table(benchmark: Benchmark) -> Context | None:
-    """How a benchmark trains code submissions. None for one that trains none."""
+    """Describe how a benchmark trains code submissions. None if it trains none."""
     policy = benchmark.trainings
     if policy is None:
         return None
@@ -72,7 +71,7 @@ def trainings_table(benchmark: Benchmark) -> Context | None:
 
 
 def has_halves(benchmark: Benchmark) -> bool:
-    """Whether a benchmark's second half of the test items judges its entries."""
+    """Check whether a second half of the test items judges a benchmark's code submissions."""
     policy = benchmark.trainings
     return policy is not None and policy.halves and benchmark.reach.is_at_quality
 
@@ -84,7 +83,6 @@ def _file(name: str, text: str) -> Context:
 
 
 def _ablation(session: Session, benchmark: Benchmark, submission_id: str) -> Context | None:
-    """The latest effects of a code submission's factors, with the id of their verification."""
     for each in measurements_of(session, submission_id, kind=ABLATION.name, most=MOST_MEASUREMENTS):
         effects = factor_views(each, benchmark, report_of(each))
         if effects and each.state == "done":
@@ -95,7 +93,7 @@ def _ablation(session: Session, benchmark: Benchmark, submission_id: str) -> Con
 def measurements_of(
     session: Session, submission_id: str, *, most: int, kind: str = ENTRY.name
 ) -> Sequence[Verification]:
-    """The latest measurements of an entry with their reports, the newest first."""
+    """Read the latest measurements of a code submission with their reports, newest first."""
     statement = (
         select(Verification)
         .where(Verification.submission_id == submission_id, Verification.kind == kind)
@@ -107,7 +105,7 @@ def measurements_of(
 
 
 def untimed_runs(verification: Verification) -> dict[int, str]:
-    """Names of the runs that measure no time, by their index: a control, a repeat of the first."""
+    """Name the runs that measure no time, by their index: a control, a repeat of the first."""
     controls = dict.fromkeys(verification.control_runs, "shortcut test")
     return controls | dict.fromkeys(verification.repeat_runs, "repeat of run 1")
 
@@ -118,11 +116,7 @@ MOST_GROUPS = 12
 def run_groups(
     session: Session, submission: Submission, uses: Mapping[tuple[str, int], str]
 ) -> list[Context]:
-    """The reported runs of a submission by verification, with how each counts, the newest last.
-
-    `uses` are of the measured runs that make its time, by verification and index. Of code there
-    are the runs of its latest measurement too.
-    """
+    """List the reported runs by verification, newest last. `uses` says how each counts."""
     wanted = {verification_id for verification_id, _ in uses}
     wanted |= {each.id for each in measurements_of(session, submission.id, most=1)}
     statement = select(Verification).where(Verification.id.in_(wanted))
@@ -161,11 +155,7 @@ def _shown_run(run: ReplayRun, use: str, *, halves: bool) -> Context:
 
 
 def measured_curves(session: Session, submission: Submission) -> list[Context]:
-    """The curves of the measured runs that rank. Of an unmeasured entry, of its latest report.
-
-    Each is like a run of a submission. A code submission tells no epochs: its evaluations are
-    counted.
-    """
+    """List the curves of the ranking runs, or of the latest report. Code tells no epochs."""
     benchmark = definition(session, submission.benchmark_sha256)
     is_code = submission.trained_with == "package"
     ranking = reported_runs(session, submission.id)

@@ -1,4 +1,4 @@
-"""Files at addresses of their own: static ones, feeds, llms.txt and security.txt."""
+"""Serve files with fixed addresses: static ones, feeds, llms.txt and security.txt."""
 
 from collections.abc import Mapping
 from datetime import datetime, time, timedelta
@@ -41,7 +41,7 @@ Disallow: /*/charts/
 
 @router.get("/static/{path:path}")
 def static_file(path: str, request: Request) -> Response:
-    """A static file: compressed once, kept for ever under its fingerprinted address."""
+    """Serve a static file, compressed once. Its fingerprinted address is cached for ever."""
     asset = static_asset(path)
     if asset is None:
         raise HTTPException(404, "Not found")
@@ -50,18 +50,18 @@ def static_file(path: str, request: Request) -> Response:
 
 @router.get("/favicon.ico")
 def favicon(request: Request) -> Response:
-    """The icon at the address that browsers request by default."""
+    """Serve the icon at the address that browsers request by default."""
     return static_file("favicon.svg", request)
 
 
 @router.get("/robots.txt")
 def robots() -> Response:
-    """Addresses that crawlers should skip."""
+    """Serve the addresses that crawlers should skip."""
     return Response(ROBOTS, media_type="text/plain; charset=utf-8")
 
 
 def asset_answer(asset: Asset, request: Request) -> Response:
-    """Respond with an asset, compressed where accepted, or with 304 to a reader that has it."""
+    """Serve an asset, compressed if accepted, or 304 to a reader that has it."""
     keep = "public, max-age=31536000, immutable" if asset.immutable else "no-cache"
     headers = {"ETag": asset.etag, "Cache-Control": keep, "Vary": "Accept-Encoding"}
     if is_known(request.scope, asset.etag):
@@ -98,7 +98,7 @@ Every page has a JSON twin; reading takes no token unless the server says so. Ti
 
 @router.get("/llms.txt")
 def llms_txt(services: ServicesDep, request: Request) -> Response:
-    """Contents of this site for a program that reads text, with the documents as Markdown."""
+    """Describe this site for a program that reads text, with the documents as Markdown."""
     site = site_address(request, services.settings)
     documents = read_documents(services.settings.docs_dir).chapters()
     text = ABOUT.format(
@@ -117,7 +117,7 @@ def llms_txt(services: ServicesDep, request: Request) -> Response:
 
 @router.get("/.well-known/security.txt")
 def security_txt(services: ServicesDep, request: Request) -> Response:
-    """Where to report a weakness (RFC 9116)."""
+    """Say where to report a weakness (RFC 9116)."""
     site = site_address(request, services.settings)
     contact = services.settings.security_contact or f"{site}/docs/operating#reporting-a-weakness"
     until = datetime.combine(utc_now().date(), time()) + timedelta(days=VALID_DAYS)
@@ -135,7 +135,7 @@ MOST_ENTRIES = 50
 
 @router.read("/feed.atom", to_all=True)
 def feed(session: Session, services: Services, request: Request) -> Response:
-    """The latest records and verdicts of every benchmark."""
+    """Serve the latest records and verdicts of every benchmark."""
     entries = _entries(session, services, services.benchmarks, None)
     return _answer(services, request, "Finishline", "/", entries)
 
@@ -144,7 +144,7 @@ def feed(session: Session, services: Services, request: Request) -> Response:
 def benchmark_feed(
     session: Session, services: Services, request: Request, benchmark_id: str
 ) -> Response:
-    """The latest records and verdicts of a benchmark."""
+    """Serve the latest records and verdicts of a benchmark."""
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
     entries = _entries(session, services, {benchmark_id: benchmark}, benchmark_id)
     title, page = f"{benchmark.title} · Finishline", f"/benchmarks/{benchmark_id}"
@@ -153,7 +153,7 @@ def benchmark_feed(
 
 @router.read("/audit.atom", to_all=True)
 def audit_feed(session: Session, services: Services, request: Request) -> Response:
-    """The head of the audit log: readers of the feed keep it, so a later change is noticed."""
+    """Serve the head of the audit log. Readers keep the feed, so a later change is noticed."""
     head = read_head(session)
     row = session.get(AuditRecord, head.id)
     entries = [] if row is None else [audit_entry(head.id, head.sha256, moment_text(row.at))]

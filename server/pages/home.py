@@ -1,4 +1,4 @@
-"""The first page, and results across boards: of a round, an accelerator, a submitter."""
+"""Show the first page, and results across boards: of a round, an accelerator, a submitter."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -30,10 +30,7 @@ from web.names import named
 
 
 def round_views(benchmark: Benchmark, counts: Counts) -> list[dict[str, Any]]:
-    """A benchmark once for each `round` of its board, with the submissions of that round alone.
-
-    That of an archive is left out where nothing was published.
-    """
+    """Describe a benchmark for each `round` of its board. An empty archive is left out."""
     return [
         view_in_round(benchmark, counts, name)
         for name in rounds_of(benchmark)
@@ -42,7 +39,7 @@ def round_views(benchmark: Benchmark, counts: Counts) -> list[dict[str, Any]]:
 
 
 def view_in_round(benchmark: Benchmark, counts: Counts, name: Round | None) -> dict[str, Any]:
-    """A benchmark with the submissions of one round of its board."""
+    """Describe a benchmark with the submissions of one round of its board."""
     view = benchmark_view(benchmark, counts).model_dump(mode="json") | {"round": name}
     if name is None:
         return view
@@ -65,7 +62,7 @@ RoundQuery = Annotated[str | None, Query(max_length=40)]
 
 @public_page("/", "home.html", to_all=True)
 def home(session: Session, services: Services, round: RoundQuery = None) -> Context:  # noqa: A002  the field's word
-    """The race under way or the last one, first places by round, and the latest verdicts."""
+    """Show a live or recent run, first places by round, and the latest verdicts."""
     counts = count_submissions(session, services.benchmarks)
     live, live_count = live_verifications(session, limit=LATEST)
     verdicts = latest_verdicts(session, limit=LATEST)
@@ -85,7 +82,6 @@ def home(session: Session, services: Services, round: RoundQuery = None) -> Cont
 
 
 def _rows(session: Session, services: Services, counts: dict[str, Counts]) -> list[dict[str, Any]]:
-    """Every benchmark and round with its records and the unit of its times."""
     records = records_by_benchmark(session, services.benchmarks)
     held = {name: lowest_records(found) for name, found in records.items()}
     rows = []
@@ -116,7 +112,7 @@ def _row(benchmark: Benchmark, count: Counts, held: DivisionRecords | None) -> d
 def _race(
     session: Session, times: Mapping[str, TimeFormat], lines: Iterable[VerificationLine]
 ) -> dict[str, Any] | None:
-    """The first verification whose chart has a line: of two evaluations, or between two sides."""
+    """Find the first verification with a line in its chart: two evaluations, or two sides."""
     for line in lines:
         if line.kind not in RACES:
             continue
@@ -127,10 +123,7 @@ def _race(
 
 
 def _chart(session: Session, times: Mapping[str, TimeFormat], line: VerificationLine) -> Chart:
-    """The curves of a verification, or the pairs of a head-to-head that has ended.
-
-    If it has ended, it is drawn once for each version of its board.
-    """
+    """Draw a verification's curves or pairs, cached by board version once it has ended."""
 
     def draw() -> Chart:
         verification = find_verification(session, line.id)
@@ -158,7 +151,7 @@ def round_page(
     division: Annotated[str | None, Query(max_length=20)] = None,
     show: Shown = "minutes",
 ) -> Context:
-    """The systems of a round by its benchmarks, in one division."""
+    """Show the systems of a round by its benchmarks, in one division."""
     counts = count_submissions(session, services.benchmarks)
     views = [
         view
@@ -177,7 +170,7 @@ def round_page(
     most = max(divisions, key=lambda name: numbered[name], default=None)
     chosen = division if division in divisions else most
     matrix = round_matrix(benchmarks, [r for r in results if r["division"] == chosen])
-    # A round has one unit. Of this server's own boards each has its own.
+    # A round of an archive has one unit. Each of this server's boards has another.
     every = time_format(ranked_seconds(result) for result in results)
     return {
         "family": family,
@@ -203,7 +196,7 @@ def _unit(session: Session, services: Services, benchmark: Any, division: str | 
 
 @public_page("/accelerators/{accelerator}", "results.html", to_all=True)
 def accelerator_page(session: Session, services: Services, accelerator: str) -> Context:
-    """The results with one accelerator, in any number."""
+    """Show the results with one accelerator, in any number."""
 
     def fits(result: dict[str, Any]) -> bool:
         model = result["accelerator"].model
@@ -214,7 +207,7 @@ def accelerator_page(session: Session, services: Services, accelerator: str) -> 
 
 @public_page("/submitters/{submitter:path}", "results.html", to_all=True)
 def submitter_page(session: Session, services: Services, submitter: str) -> Context:
-    """The results of one submitter."""
+    """Show the results of one submitter."""
     return _results(
         session, services, "submitter", submitter, lambda r: r["submitter"] == submitter
     )
@@ -234,6 +227,7 @@ def _results(
         meant = did_you_mean(name, [one for one in known if one])
         raise NotFoundError(f"There is no result of {kind} {name[:100]!r}{meant}.")
     is_accelerator, first = kind == "accelerator", found[0]
+    boards = {(result["benchmark"], result["division"], result["evidence"]) for result in found}
     return {
         "kind": kind,
         "name": first["accelerator"].model
@@ -244,10 +238,5 @@ def _results(
         "benchmarks": {
             one.benchmark_id: benchmark_view(one) for one in services.benchmarks.values()
         },
-        "times": _times(session, services, found),
+        "times": {board: times_of(session, services, *board) for board in boards},
     }
-
-
-def _times(session: Session, services: Services, found: list[dict[str, Any]]) -> dict[Any, Any]:
-    boards = {(result["benchmark"], result["division"], result["evidence"]) for result in found}
-    return {board: times_of(session, services, *board) for board in boards}

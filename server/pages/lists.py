@@ -1,4 +1,4 @@
-"""Lists of submissions and verifications with filters, and the search over everything named."""
+"""Show lists of submissions and verifications with filters, and the search."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ from server.submissions.lists import (
 )
 from web.names import accelerator_of_system, named
 
-# Of the latest submissions: a search is no report.
+# Of the latest submissions.
 MOST_SEARCHED = 2_000
 MOST_FOUND = 10
 CONSOLE = "/console/submissions"
@@ -39,7 +39,7 @@ SOURCES: dict[Source, str] = {"here": "Sent here", "archives": "Published archiv
 
 @public_page("/submissions", "submissions.html")
 def submissions_page(session: Session, services: Services, request: Request) -> Context:
-    """Submissions that a viewer may see, newest first: of people here, or of archives."""
+    """Show submissions for a viewer, newest first: of people here, or of archives."""
     wanted = read_query(SubmissionQuery, request)
     counts = count_sources(session, wanted)
     if wanted.source is None and wanted.accelerator is None:
@@ -65,7 +65,7 @@ page(CONSOLE, "submissions.html", role="organiser")(submissions_page)
 
 @public_page("/verifications", "verifications.html")
 def verifications_page(session: Session, services: Services, request: Request) -> Context:
-    """Every verification that a viewer may see, newest first."""
+    """Show every verification for a viewer, newest first."""
     wanted = read_query(VerificationQuery, request)
     found = list_verifications(session, wanted)
     return _context(session, services, found, wanted, request.url.path)
@@ -92,14 +92,12 @@ def _context(
 
 
 class _Rows:
-    """Rows of a list as pages show them: with the time and the rank of their boards."""
-
     def __init__(self, session: Session, services: Services) -> None:
         self._times = cache(partial(times_of, session, services))
         self._board_of = boards_of(session, services.benchmarks)
 
     def shown(self, row: Any) -> Context:
-        """A row with its place, and its time in the unit of its board."""
+        """Show a row with its place, and its time in the unit of its board."""
         shown = dict(row._mapping)
         shown["moment"] = shown["moment"].isoformat()
         if "tta_seconds" in shown:
@@ -121,7 +119,7 @@ Words = Annotated[str, Query(max_length=100)]
 
 @public_page("/search", "search.html")
 def search_page(session: Session, services: Services, q: Words = "") -> Context:
-    """Benchmarks, submitters, accelerators, systems and submissions whose names have the words."""
+    """Show benchmarks, submitters, accelerators, systems and submissions named by the words."""
     words = " ".join(q.split())
     if not words:
         return {"words": words, "groups": {}, "rows": [], "near": [], "titles": {}}
@@ -145,13 +143,13 @@ def search_page(session: Session, services: Services, q: Words = "") -> Context:
 
 
 def titles_of(services: Services) -> dict[str, str]:
-    """Titles of the benchmarks by id, in their order."""
+    """Return the titles of the benchmarks by id, sorted."""
     every = sorted(services.benchmarks.values(), key=lambda each: each.title)
     return {each.benchmark_id: each.title for each in every}
 
 
 def near_names(words: str, names: Iterable[str]) -> list[str]:
-    """Up to five names that the words may have meant. One with an id in brackets by either."""
+    """Return up to five names that the words may have meant, or ids in brackets after names."""
     known: dict[str, str] = {}
     for name in names:
         title, _, rest = name.casefold().partition(" (")
@@ -161,10 +159,7 @@ def near_names(words: str, names: Iterable[str]) -> list[str]:
 
 
 def _names(session: Session, services: Services) -> dict[str, list[tuple[str, str, str]]]:
-    """Names with their pages and how many submissions they have, of the latest on a board.
-
-    A benchmark has its task in place of the number, and is found by its id too.
-    """
+    """List names with their pages and numbers of submissions. Benchmarks have their task."""
     latest = session.execute(
         select(SUBMITTER, DISPLAY_NAME, Submission.system)
         .join(User, User.id == Submission.user_id)

@@ -1,4 +1,4 @@
-"""Template contexts of the pages: the views of the API, and places on boards."""
+"""Build template contexts from the views of the API, and places on boards."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -34,22 +34,19 @@ FURTHER = 2
 
 
 def official_board(session: Session, benchmark: Benchmark, query: BoardQuery) -> RankedBoard:
-    """The board of a query at the version of today."""
+    """Return the board of a query at today's version."""
     version = board_version(session, benchmark.benchmark_id)
     return ranked_board(session, benchmark, query, version=version)
 
 
 def named_entry(placed: PlacedRow) -> Context:
-    """A board entry with the name of its system, and its hardware in words."""
+    """Return a board entry with the name of its system, and its hardware in words."""
     system = placed["system"]
     return placed.entry() | {"hardware": hardware_words(system), "system": system["name"]}
 
 
 def place_of(session: Session, benchmark: Benchmark, submission: Submission) -> Context | None:
-    """The place of a submission, and the leader and the neighbours it may be compared with.
-
-    None where it is not on the board.
-    """
+    """Find a submission's place, and the leader and neighbours. None if not on the board."""
     board = official_board(session, benchmark, query_of(benchmark, submission))
     found = board.find(submission.id)
     if found is None:
@@ -72,7 +69,6 @@ def place_of(session: Session, benchmark: Benchmark, submission: Submission) -> 
 def _around(
     session: Session, benchmark: Benchmark, board: RankedBoard, found: PlacedRow
 ) -> list[Context]:
-    """The rows up to two places from one by their figure, among all that have a number."""
     numbered = list(board.order.places[: board.order.numbered])
     score = benchmark.score
     numbered.sort(key=lambda place: math.inf if not place.value else score.cost(place.value))
@@ -91,7 +87,6 @@ def _around(
 def _with_settings(
     session: Session, around: Sequence[Context], benchmark: Benchmark
 ) -> list[Context]:
-    """Neighbours as they are named, with the settings of their claims."""
     ids = [entry["submission_id"] for entry in around]
     chosen = select(Submission.id, Submission.hyperparameters).where(Submission.id.in_(ids))
     settings = {row.id: row.hyperparameters for row in session.execute(chosen)}
@@ -121,14 +116,14 @@ def _timed(entry: Context, name: str, time: TimeFormat) -> Context:
     }
 
 
-# Of all runs of a submission together. A longer page is one that nobody reads.
+# Of all runs of a submission together.
 MOST_EVALUATIONS = 5_000
 FEWEST_OF_A_RUN = 20
 MOST_CHECKS = 10
 
 
 def submission_context(session: Session, services: Services, submission: Submission) -> Context:
-    """A submission, and the benchmark it was scored under."""
+    """Describe a submission, and the benchmark it was scored under."""
     benchmark = definition(session, submission.benchmark_sha256)
     shown = whole_view(services, session, submission)
     return {
@@ -145,7 +140,7 @@ def submission_context(session: Session, services: Services, submission: Submiss
 
 
 def brief(submission: Submission) -> Context:
-    """A submission as it is named in lists of others."""
+    """Describe a submission as lists of others name it."""
     names = ("id", "kind", "model", "system", "submitter", "display_name", "evidence")
     found = {name: getattr(submission, name) for name in names}
     return found | {"benchmark": submission.benchmark_id}
@@ -154,44 +149,32 @@ def brief(submission: Submission) -> Context:
 def submission_page_context(
     session: Session, services: Services, submission: Submission
 ) -> Context:
-    """Template context of a submission's page, without its curves.
-
-    To the API's view it adds the submission's place on its board, the latest verifications with
-    their reasons (without the report), and the published one's energy, memory and precision.
-    """
+    """Build the context of a submission's page."""
     published = published_verification(submission)
     benchmark = services.benchmarks.get(submission.benchmark_id)
     return submission_with_checks(session, services, submission) | {
         "measured": measured_beside(published.report) if published is not None else None,
-        # None also on a board that this server no longer has.
+        # None also if the benchmark was removed.
         "place": None if benchmark is None else place_of(session, benchmark, submission),
     }
 
 
 def submission_with_checks(session: Session, services: Services, submission: Submission) -> Context:
-    """A submission and its latest verifications with their reasons, the newest first.
-
-    The published one is there however old it is. A submission may be verified without end.
-    """
+    """Describe a submission and its latest verifications, always with the published one."""
     latest = latest_of(session, submission, most=MOST_CHECKS)
     checks = [line(session, each).model_dump(mode="json") for each in latest]
     return submission_context(session, services, submission) | {"checks": checks}
 
 
 def ranking_curves(session: Session, submission: Submission) -> list[Context]:
-    """The runs that make a submission's figure: measured ones, or those of its own logs."""
+    """Return the runs that make a submission's figure: measured ones, or its logs' runs."""
     if submission.evidence == "measured":
         return measured_curves(session, submission)
     return submission_with_curves(session, submission)
 
 
 def submission_with_curves(session: Session, submission: Submission) -> list[Context]:
-    """The runs of a submission with as many evaluations as a page shows, evenly apart.
-
-    Those of an entry are its measured ones.
-    A run's "evaluations" is how many it has. "index" is the place of each, from 1. A log may have
-    100,000 of them, so one curve is in memory at a time.
-    """
+    """Return a submission's runs with as many evaluations as a page shows, evenly spaced."""
     if submission.trained_with == "package":
         return measured_curves(session, submission)
     most = max(FEWEST_OF_A_RUN, MOST_EVALUATIONS // max(1, len(submission.runs)))
@@ -199,7 +182,7 @@ def submission_with_curves(session: Session, submission: Submission) -> list[Con
 
 
 def logged_curves(session: Session, ids: Sequence[str], most: int) -> dict[str, list[Context]]:
-    """The runs of logs by submission, with at most so many evaluations each."""
+    """Read the runs of logs by submission. Curves are large, so one is in memory at a time."""
     found: dict[str, list[Context]] = {name: [] for name in ids}
     columns = (RunRow.index, RunRow.file, RunRow.tta_seconds, RunRow.best_quality, RunRow.curve)
     rows = (
@@ -223,7 +206,7 @@ def logged_curves(session: Session, ids: Sequence[str], most: int) -> dict[str, 
 
 
 def sampled_curve(curve: Sequence[Sequence[Any]], most: int) -> list[Context]:
-    """At most so many evaluations of a stored curve, evenly apart, each with its place from 1."""
+    """Pick at most so many evaluations of a stored curve, evenly spaced, with places from 1."""
     return [
         {"index": n, "epoch": epoch, "samples": samples, "seconds": seconds, "quality": quality}
         for n, (epoch, seconds, quality, samples, *_) in even_sample(
@@ -233,7 +216,7 @@ def sampled_curve(curve: Sequence[Sequence[Any]], most: int) -> list[Context]:
 
 
 def title_of(services: Services, benchmark_id: str) -> str:
-    """Title of a benchmark. The id of one that this server no longer has."""
+    """Return the title of a benchmark, or its id if it was removed."""
     benchmark = services.benchmarks.get(benchmark_id)
     return benchmark_id if benchmark is None else benchmark.title
 
@@ -241,7 +224,7 @@ def title_of(services: Services, benchmark_id: str) -> str:
 def verification_context(
     session: Session, services: Services, verification: Verification
 ) -> Context:
-    """A verification with the submission it checks and that of a head-to-head's holder, or None."""
+    """Describe a verification with its submission and a head-to-head's holder, if any."""
     shown = view(session, verification).model_dump(mode="json")
     checked, against = (
         {} if each is None else submission_context(session, services, each)
@@ -251,7 +234,7 @@ def verification_context(
         "verification": shown,
         "submission": checked.get("submission"),
         "against": against.get("submission"),
-        # A stopwatch's seconds, as in the messages: also where the board has minutes.
+        # Seconds, as in the messages, even if the board has minutes.
         "time": replace(checked.get("time", SECONDS), unit="s"),
         "benchmark_title": title_of(services, shown["benchmark"]),
     }
@@ -261,7 +244,7 @@ Table = Mapping[str, Any]
 
 
 def measured_beside(report: Table | None) -> dict[str, Any] | None:
-    """Precision, energy, power and memory of a report. None where nothing of it was measured.
+    """Read precision, energy, power and memory of a report. None if nothing was measured.
 
     Energy, power and samples per joule are means over the runs that have them, memory the most.
     """
@@ -289,7 +272,7 @@ def measured_beside(report: Table | None) -> dict[str, Any] | None:
 
 
 def latest_of(session: Session, submission: Submission, *, most: int) -> Sequence[Verification]:
-    """Latest verifications of a submission, newest first, and the published one if it is older."""
+    """Read the latest verifications of a submission, newest first, and always the published one."""
     latest = {verification.id for verification in submission.verifications[-most:]}
     published = published_verification(submission)
     wanted = latest if published is None else latest | {published.id}

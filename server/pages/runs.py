@@ -1,4 +1,4 @@
-"""Parts of a submission: its runs with their logs, and its code."""
+"""Show parts of a submission: its runs with their logs, and its code."""
 
 from contextlib import closing
 from typing import Annotated, Any, BinaryIO
@@ -20,7 +20,7 @@ from web.charts.curves import runs_chart
 from web.formats import visible
 
 MOST_EVALUATIONS = 2_000
-# The whole log is there to download: a page shows a part, and cuts lines that nobody reads.
+# A page shows a part of a log and cuts long lines. The whole log can be downloaded.
 LINES = 500
 MOST_PAGES = 40
 LONGEST_LINE = 1_000
@@ -32,7 +32,7 @@ PageQuery = Annotated[int, Query(ge=1, le=MOST_PAGES)]
 def run_page(
     session: Session, services: Services, submission_id: str, index: Index, page: PageQuery = 1
 ) -> Context:
-    """A run with a page of its log, each line with an anchor."""
+    """Show a run with a page of its log, each line with an anchor."""
     run = find_run(session, submission_id, index)
     context = submission_context(session, services, find_submission(session, submission_id))
     curve: Context = {"file": run.file, "seconds": run.tta_seconds}
@@ -56,10 +56,7 @@ def run_page(
 
 
 def read_lines(log: BinaryIO, *, first: int, count: int) -> tuple[list[str], bool]:
-    """Lines from a number on, from 1, as text to show, and whether there are more.
-
-    Of a longer line its beginning is left.
-    """
+    """Read lines from a number on as text, cut if long. Returns whether there are more."""
     lines: list[str] = []
     number = 0
     while piece := log.readline(LONGEST_LINE):
@@ -80,7 +77,7 @@ HashesPath = Annotated[str, Path(pattern=r"^[0-9a-f]{64}(\.\.[0-9a-f]{64})?$")]
 def package_page(
     session: Session, services: Services, viewer: Viewer, hashes: HashesPath
 ) -> Context | Response:
-    """Lead to a published code submission by its hash. Compare two, named as in A..B."""
+    """Redirect to a published code submission by its hash, or compare two, named as in A..B."""
     found = [_source(session, viewer, sha256) for sha256 in hashes.split("..")]
     if len(found) == 1:
         address = f"/submissions/{found[0].submission_id}?tab=system"
@@ -118,7 +115,6 @@ def _side(session: Session, package: TrainingPackage) -> dict[str, Any]:
 
 
 def _shown(file: FileDifference) -> dict[str, Any]:
-    """A file with its lines as text to show, and how many were added and removed."""
     lines = file.lines
     if lines is None:
         return {"name": file.name, "lines": None}

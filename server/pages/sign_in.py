@@ -1,4 +1,4 @@
-"""Signing in and out, with a token or a provider, and the links that people get by mail."""
+"""Sign in and out, with a token or a provider, and follow the links that people get by mail."""
 
 import logging
 import re
@@ -47,12 +47,12 @@ from web.render import render
 log = logging.getLogger(__name__)
 router = APIRouter(include_in_schema=False)
 HOME = "/console"
-# A page of ours: no host, no backslash, no step up or second slash, so it leads nowhere else.
+# A page of ours: no host, no backslash, no step up or second slash, so it stays on this site.
 OWN_PAGE = re.compile(r"(?!/api/)(?:/(?![/.])[A-Za-z0-9_%.~@-]*)+(\?[A-Za-z0-9_=&%+.,:-]*)?")
 
 
 def own_page(address: str | None) -> str:
-    """Address to redirect to after the sign-in: the requested page, if it is one of ours."""
+    """Return the requested page after the sign-in, if it is a page of ours."""
     return address if address is not None and OWN_PAGE.fullmatch(address) else HOME
 
 
@@ -63,7 +63,7 @@ def sign_in_page(
     following: Annotated[str | None, Query(alias="next")] = None,
     out: bool = False,
 ) -> Response:
-    """The form that asks for a token."""
+    """Show the form for a token."""
     if signed_in_or_none(request, services) is not None:
         return RedirectResponse(own_page(following), status_code=303)
     if request.headers.get("sec-fetch-site") == "cross-site":
@@ -78,7 +78,7 @@ def sign_in_page(
 
 @router.post(SIGN_IN, response_class=HTMLResponse)
 def sign_in(request: Request, services: ServicesDep, sent: FieldsDep) -> Response:
-    """Start a session. No session's token is asked for: the browser's Origin says who sent this."""
+    """Start a session. The browser's Origin says who sent this, so no CSRF token is needed."""
     require_same_origin(request, services.settings)
     secret, following = sent.get("token", "").strip(), sent.get("next")
     try:
@@ -103,9 +103,9 @@ def sign_in(request: Request, services: ServicesDep, sent: FieldsDep) -> Respons
 def sign_out(
     request: Request, services: ServicesDep, caller: SignedInDep, _form: FormDep
 ) -> RedirectResponse:
-    """End the user's sessions in every browser. With a worker's token this one alone.
+    """End the user's sessions in every browser. With a worker's token only this session.
 
-    Such a token lies on the host of a stranger, who could sign its user out again and again.
+    A stranger's host may hold a worker's token, and could sign its user out again and again.
     """
     if caller.is_submitter:
         with services.database.write() as session:
@@ -146,7 +146,7 @@ LONGEST_SECONDS = 600
 
 
 def require_provider(services: ServicesDep) -> None:
-    """Raise NotFoundError where the settings name no provider."""
+    """Raise NotFoundError if the settings name no provider."""
     if services.settings.oidc_issuer is None:
         raise NotFoundError("This server has no OpenID provider. Sign in with a token.")
 
@@ -161,7 +161,7 @@ async def begin(
     following: Annotated[str, Query(alias="next", max_length=500)] = "/account",
     connect: bool = False,
 ) -> Response:
-    """Go to the provider. A link leads here: a form that is redirected is blocked by the CSP."""
+    """Go to the provider. A link leads here, because the CSP blocks a redirected form."""
     callback = site_address(request, services.settings) + CALLBACK
     response = await redirect_to_provider(request, services.settings, callback)
     begun = {"at": utc_now().timestamp(), "next": own_page(following), "connects": connect}
@@ -173,8 +173,8 @@ async def begin(
 async def come_back(request: Request, services: ServicesDep, here: bool = False) -> Response:
     """Sign in with the provider's code.
 
-    A browser sends no strict cookie with a request that another site began: the first answer is a
-    page of ours that asks again.
+    A browser sends no strict cookie with a request that another site began. So the first answer is
+    a page of ours that asks again.
     """
     if not here:
         page = render("openid.html", address=f"{CALLBACK}?{request.url.query}&here=true")
@@ -216,15 +216,15 @@ def _sign_in(
 
 
 JOIN = "/join/{code}"
-# The address of such a page can do something, so no referrer gives it to other sites. A browser
-# that sends no referrer leaves the Origin out of a form too.
+# The address of such a page can act, so no referrer gives it to other sites. A browser without a
+# referrer also leaves the Origin out of a form.
 SECRET = {"Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
 SECRET_FORM = SECRET | {"Referrer-Policy": "same-origin"}
 
 
 @router.get(JOIN)
 def join_page(code: str, request: Request, services: ServicesDep) -> HTMLResponse:
-    """The form of a link, or the reason why it does not work."""
+    """Show the form of a link, or the reason why it does not work."""
     try:
         found = _find_open(request, services, code)
     except ServerError as error:
@@ -236,7 +236,7 @@ def join_page(code: str, request: Request, services: ServicesDep) -> HTMLRespons
 def join_with(code: str, request: Request, services: ServicesDep, sent: FieldsDep) -> Response:
     """Make the user and their session. The answer is their account, with the token, shown once.
 
-    No session's token is asked for: the browser's Origin says who sent this.
+    The browser's Origin says who sent this, so no CSRF token is needed.
     """
     require_same_origin(request, services.settings)
     found = None
@@ -262,7 +262,7 @@ def join_with(code: str, request: Request, services: ServicesDep, sent: FieldsDe
 
 
 def _find_open(request: Request, services: Services, code: str) -> Invitation:
-    """The open link of a code. Raises NotFoundError, ConflictError, UsedUpError for guesses."""
+    """Find a code's open link. Raises NotFoundError, ConflictError, UsedUpError for guesses."""
     try:
         with services.database.read() as session:
             return find_open(session, code)
@@ -294,7 +294,7 @@ def _join_page(
 
 @router.get("/mail/{purpose}/{link}")
 def mail_page(purpose: str, link: str, services: ServicesDep) -> HTMLResponse:
-    """Ask whether notices may be sent to an address, or are to end.
+    """Ask whether to confirm an address, or to end a subscription.
 
     Mail programs open links too, so only a button acts.
     """
@@ -305,7 +305,7 @@ def mail_page(purpose: str, link: str, services: ServicesDep) -> HTMLResponse:
 
 @router.post("/mail/{purpose}/{link}")
 def follow_mail(purpose: str, link: str, services: ServicesDep) -> Response:
-    """Confirm an address, or end a subscription: also by a mail program's button (RFC 8058)."""
+    """Confirm an address, or end a subscription, also by a mail program's button (RFC 8058)."""
     with services.database.write() as session:
         found = find_by_link(session, link, purpose)
         if purpose == "confirm":

@@ -1,4 +1,4 @@
-"""A submission's page with the buttons of its reader, and its badge for a README."""
+"""Show a submission with the buttons of its reader, and its badge for a README."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -74,8 +74,8 @@ def submission_page(
     submission_id: str,
     tab: TabQuery = "result",
 ) -> Context:
-    """A submission: its race and verdict, or its runs, score, system, history, citation."""
-    # Held from here on, so that each part of the page finds it loaded.
+    """Show a submission: its runs and verdict, or its score, system, history, citation."""
+    # Held here, so that each part of the page finds it loaded.
     submission = find_submission(session, submission_id)
     context = submission_page_context(session, services, submission)
     context |= {
@@ -97,7 +97,7 @@ def submission_page(
 
 
 def _held(session: Session, services: Services, submission: Submission) -> Context | None:
-    """The published record of a division, if it holds it or has a lower time, else None."""
+    """Find the published record of a division, if the submission holds or beats it."""
     benchmark = services.benchmarks.get(submission.benchmark_id)
     if benchmark is None or submission.evidence != "published":
         return None
@@ -108,7 +108,6 @@ def _held(session: Session, services: Services, submission: Submission) -> Conte
 
 
 def _original(session: Session, submission: Submission) -> Context | None:
-    """The original of a duplicate, with its measured time."""
     if submission.duplicate_of is None:
         return None
     original = session.get(Submission, submission.duplicate_of)
@@ -124,7 +123,6 @@ def _original(session: Session, submission: Submission) -> Context | None:
 
 
 def _measured_score(session: Session, submission: Submission) -> Context | None:
-    """How a measured time is made of its runs, and which verifications trained how many."""
     runs = []
     if submission.evidence == "measured" and submission.kind == "train":
         runs = measured_runs(session, Submission.id == submission.id)[submission.id]
@@ -164,7 +162,6 @@ def _measured_score(session: Session, submission: Submission) -> Context | None:
 
 
 def _head_to_heads_under_way(session: Session, submission: Submission) -> list[Context]:
-    """Queued and running head-to-heads of a submission, each with its other side."""
     both = (Verification.submission_id, Verification.against_id)
     statement = (
         select(Verification)
@@ -192,10 +189,7 @@ def _shown(
     context: Context,
     tab: str,
 ) -> Context:
-    """The verification that the first tab shows, and the runs behind the time.
-
-    The measured runs are drawn, or a submission's own runs where none of it was measured.
-    """
+    """Choose the verification for the first tab, and the measured or logged runs to draw."""
     shown, chart = None, None
     is_measured = submission.evidence == "measured" and submission.kind == "train"
     found = _most_telling(submission, context["checks"]) if tab == "result" else None
@@ -222,9 +216,9 @@ def _shown(
 
 
 def _most_telling(submission: Submission, checks: Sequence[Context]) -> str | None:
-    """Of the verifications that check a submission the one under way, the published, the latest.
+    """Choose the verification under way, or else the published, or else the latest.
 
-    Where a time was measured the published one is first: it has runs that make the time.
+    With a measured time the published one is first, because its runs make the time.
     """
     kind = kind_that_checks(submission)
     mine = [check for check in checks if check["kind"] == kind]
@@ -237,7 +231,7 @@ def _most_telling(submission: Submission, checks: Sequence[Context]) -> str | No
 
 @router.read("/submissions/{submission_id}/badge.svg")
 def badge(session: Session, services: Services, request: Request, submission_id: str) -> Response:
-    """SVG badge of a submission's state. Caches revalidate it on every request."""
+    """Serve the SVG badge of a submission's state. Caches revalidate it on every request."""
     content = render("badge.svg", badge=_badge(session, services, submission_id))
     return tagged(request, content.encode(), "image/svg+xml")
 
@@ -246,17 +240,16 @@ def badge(session: Session, services: Services, request: Request, submission_id:
 def badge_json(
     session: Session, services: Services, request: Request, submission_id: str
 ) -> Response:
-    """The same badge as shields.io's endpoint badge reads it."""
+    """Serve the same badge for shields.io's endpoint badge."""
     content = _badge(session, services, submission_id).endpoint()
     return tagged(request, orjson.dumps(content), "application/json")
 
 
 def _badge(session: Session, services: Services, submission_id: str) -> Badge:
-    """A submission's badge, with its rank among those that are numbered with it."""
     submission = find_submission(session, submission_id)
     context = submission_context(session, services, submission)
     benchmark = services.benchmarks.get(submission.benchmark_id)
-    numbered = 0  # Also on a board that this server no longer has.
+    numbered = 0  # Also if the benchmark was removed.
     if benchmark is not None:
         board = official_board(session, benchmark, query_of(benchmark, submission))
         numbered = board.order.numbered
@@ -271,7 +264,7 @@ def request_page(
     submission_id: str,
     kind: AskedFor | None = None,
 ) -> Context:
-    """The runs and the cost of a verification, before it is requested."""
+    """Show the runs and the cost of a verification, before it is requested."""
     submission = find_submission(session, submission_id)
     caller = get_signed_in(request, services)
     kind = kind or kind_that_checks(submission)
@@ -294,7 +287,6 @@ def _for_its_owner(
     submission: Submission,
     context: Context,
 ) -> Context:
-    """End of the embargo, and the buttons of a reader's role."""
     until = None
     if submission.embargoed:
         until = current_dates(session, submission.benchmark_id).embargo_until
@@ -311,7 +303,7 @@ def _for_its_owner(
         no_room = why_no_room(session, services.settings, caller, submission)
     may_ask = may_verify and no_room is None
     has_factors = package is not None and package.manifest["factors"] and is_source_public(package)
-    # Those that are waived too.
+    # Waived rules too.
     broken = broken_rules(submission.result.get("violations", ()), ()) if organises else []
     return {
         "embargo_until": until.isoformat() if until is not None else None,
@@ -331,7 +323,7 @@ def _for_its_owner(
 
 
 def _may_be_verified(submission: Submission) -> bool:
-    """Whether a submission's page offers its first replay, or more runs of an entry."""
+    """Check whether the page offers a first replay, or more runs of code."""
     if submission.withdrawn_at is not None or submission.published is not None:
         return False
     if submission.trained_with == "package":

@@ -40,13 +40,14 @@ Chosen = Mapping[str, UploadFile]
 
 
 def chosen_form(form: FormData) -> FormData:
-    """The form that the API takes, of the files chosen. Raises ContentError."""
+    """Make the API's form from the chosen files. Raises ContentError."""
     files = _chosen(form)
     if FILE in files:
         parts = [("files", _renamed(file, name)) for name, file in files.items()]
         return FormData([*parts, *_texts(form, OF_PACKAGE)])
     if not any(map(_is_json, files)):
-        raise ContentError(f"{_lacking(files)}{EXPECTED}")
+        found = f"{names_text(sorted(files))}: no {CLAIM_FILE} and no {FILE} among them. "
+        raise ContentError(f"{found if files else ''}{EXPECTED}")
     claim = _claim_of(files)
     listed = _listed_runs(files[claim])
     logs = [
@@ -58,15 +59,8 @@ def chosen_form(form: FormData) -> FormData:
     return FormData([("submission", _renamed(files[claim], claim)), *logs, *_texts(form, OF_CLAIM)])
 
 
-def _lacking(files: Chosen) -> str:
-    """Sentence on files without the one that says what they are. Empty where there are none."""
-    if not files:
-        return ""
-    return f"{names_text(sorted(files))}: no {CLAIM_FILE} and no {FILE} among them. "
-
-
 def files_of_folder(form: FormData, *, most_bytes: int) -> dict[str, bytes]:
-    """The files of a chosen folder by their names below it. Little more than `most_bytes`."""
+    """Read the files of a chosen folder by their names below it, little more than `most_bytes`."""
     files: dict[str, bytes] = {}
     left = most_bytes
     for name, part in _chosen(form).items():
@@ -76,7 +70,7 @@ def files_of_folder(form: FormData, *, most_bytes: int) -> dict[str, bytes]:
 
 
 def _chosen(form: FormData) -> dict[str, UploadFile]:
-    """The files of both fields by their names below the folder they came with.
+    """Collect the files of both fields by their names below their folder.
 
     `paths`, a line for each file, has the names of files that were dropped. Raises ContentError.
     """
@@ -96,7 +90,7 @@ def _chosen(form: FormData) -> dict[str, UploadFile]:
 
 
 def _files(form: FormData, field: str) -> list[UploadFile]:
-    """The files of a field. One in which nothing was chosen has an empty part."""
+    """Return the files of a field. A field without a choice has an empty part."""
     parts = form.getlist(field)
     return [part for part in parts if isinstance(part, UploadFile) and part.filename]
 
@@ -106,7 +100,7 @@ def _is_in_folder(part: UploadFile) -> bool:
 
 
 def _name_below(sent: str) -> str | None:
-    """A file's name below its folder. None for one that nobody hands in, such as a cache."""
+    """Return a file's name below its folder. None for files to leave out, such as caches."""
     parts = PurePosixPath(sent.replace("\\", "/")).parts
     inside = parts[1:] if len(parts) > 1 else parts
     if any(map(is_left_out, inside)):
@@ -128,7 +122,7 @@ def _claim_of(files: Chosen) -> str:
 
 
 def _listed_runs(claim: UploadFile) -> list[str] | None:
-    """Logs that a claim lists. None where it lists none, or is not one."""
+    """Read the logs that a JSON lists. None if it lists none."""
     content = claim.file.read(CLAIM_LIMIT_BYTES)
     claim.file.seek(0)
     try:
@@ -139,7 +133,7 @@ def _listed_runs(claim: UploadFile) -> list[str] | None:
 
 
 def _is_listed(name: str, listed: list[str], files: Chosen) -> bool:
-    """Whether a claim lists a file, or the log that is compressed in it and not there as well."""
+    """Check whether the JSON lists a file, or the log compressed in it if that isn't there."""
     unpacked = unpacked_name(name)
     return name in listed or (unpacked in listed and unpacked not in files)
 
@@ -164,7 +158,7 @@ FIELDS = ("benchmark", "division", "hardware_class", "key")
 def submit_page(
     session: Session, services: Services, caller: Caller, benchmark: str = ""
 ) -> Context:
-    """The form: files or a folder, and the choices that files of some kinds need."""
+    """Show the form: files or a folder, and the choices that files of some kinds need."""
     titles = [(one.benchmark_id, one.title) for one in services.benchmarks.values()]
     hosts = offered_hosts(session, caller).items()
     return {
@@ -214,7 +208,7 @@ def _units(benchmark: Benchmark) -> Context:
 
 
 def refusal_of(error: RuleError | ServerError) -> ServerError:
-    """The error of a page that lists its problems by file, line and field."""
+    """Return the error of a page that lists its problems by file, line and field."""
     if isinstance(error, ServerError):
         return error
     problems = [problem_of(one) for one in error.problems]

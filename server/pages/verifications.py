@@ -1,4 +1,4 @@
-"""Pages of a verification, live while it runs, of calibrations, workers and proofs."""
+"""Show verifications, live while they run, calibrations, workers and proofs."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -33,7 +33,7 @@ router = Routes(include_in_schema=False)
 
 @public_page("/verifications/{verification_id}", "verification.html")
 def verification_page(session: Session, services: Services, verification_id: str) -> Context:
-    """A replay, live while it runs, with its verdict when it has ended."""
+    """Show a replay, live while it runs, and its verdict when it has ended."""
     verification = find_verification(session, verification_id)
     context = verification_context(session, services, verification)
     shown = context.pop("verification")
@@ -44,9 +44,11 @@ def verification_page(session: Session, services: Services, verification_id: str
 def shown_verification(
     session: Session, row: Verification, verification: Context, time: TimeFormat
 ) -> Context:
-    """A verification as its page and its submission's show it, with its race and its place."""
+    """Describe a verification for its page and its submission's, with its runs and its place."""
     race = read_race(session, row).model_dump(mode="json")
     benchmark = definition(session, row.benchmark_sha256)
+    report = report_of(row)
+    shares = {} if report is None else processor_shares(report)
     is_code = row.submission is not None and row.submission.trained_with == "package"
     return {
         "verification": verification,
@@ -55,21 +57,14 @@ def shown_verification(
         "place": _place(session, row),
         "halves": is_in_box(row.kind) and has_halves(benchmark),
         "untimed": untimed_runs(row),
-        "others": _others(row),
+        # Percent of the processor for other programs, by run.
+        "others": {index: 100 * (1 - share) for index, share in shares.items()},
         "parts": _parts(row),
         "most_pairs": benchmark.ranking.pairs,
     }
 
 
-def _others(verification: Verification) -> dict[int, float]:
-    """The percent of the processor that other programs used in each run, by its index."""
-    report = report_of(verification)
-    shares = {} if report is None else processor_shares(report)
-    return {index: 100 * (1 - share) for index, share in shares.items()}
-
-
 def _parts(verification: Verification) -> list[str]:
-    """The ids of a head-to-head's verifications in order. None for other kinds."""
     if verification.kind != HEAD_TO_HEAD.name:
         return []
     found = [each.id for each in verification.earlier_stages]
@@ -82,7 +77,7 @@ def _parts(verification: Verification) -> list[str]:
 
 @router.read("/verifications/{verification_id}/charts/replay.json")
 def replay_figure(session: Session, services: Services, verification_id: str) -> Context:
-    """A replay's curves beside its ghosts and against the band."""
+    """Answer a replay's curves with the compared curves and the band."""
     verification = find_verification(session, verification_id)
     context = verification_context(session, services, verification)
     race = read_race(session, verification).model_dump(mode="json")
@@ -90,7 +85,6 @@ def replay_figure(session: Session, services: Services, verification_id: str) ->
 
 
 def _place(session: Session, verification: Verification) -> Context | None:
-    """Place of a verification in its queue, and its hardware class. None if it does not wait."""
     found = read_place(session, verification.id) if verification.state == "queued" else None
     if found is None:
         return None
@@ -108,7 +102,7 @@ WithQuery = Annotated[str | None, Query(alias="with", max_length=20)]
 def calibrations_page(
     session: Session, services: Services, benchmark: BenchmarkQuery = None
 ) -> Context:
-    """Every calibration, benchmark by benchmark, the newest first."""
+    """Show every calibration, benchmark by benchmark, the newest first."""
     offered = services.benchmarks
     chosen = find_benchmark(offered, benchmark) if benchmark else None
     summaries = views.list_calibrations(session, services, benchmark or None, LATEST).calibrations
@@ -134,10 +128,10 @@ def calibrations_page(
 def calibration_page(
     session: Session, services: Services, calibration_id: str, other: WithQuery = None
 ) -> Context:
-    """A calibration: its progress, its measurements, and its effect if adopted.
+    """Show a calibration: its progress, its measurements, and its effect if adopted.
 
     It is compared with the calibration that `other` names, by default with the adopted one of its
-    precision, then of the reference's own, and without any with the runs of the benchmark's file.
+    precision, then of the reference's own, and else with the runs of the benchmark's file.
     """
     calibration = queries.find_calibration(session, calibration_id)
     sha256 = calibration.benchmark_sha256
@@ -162,7 +156,7 @@ def calibration_page(
 def _second(
     session: Session, calibration: Calibration, judging: Calibration | None, other: str | None
 ) -> Calibration | None:
-    """The calibration to compare with. None for the runs of the benchmark's file."""
+    """Choose the calibration to compare with. None for the runs of the benchmark's file."""
     if other and other != FILE:
         return queries.find_calibration(session, other)
     if other == FILE:
@@ -175,7 +169,7 @@ def _second(
 
 @public_page("/benchmarks/{benchmark_id}/convergence", "convergence.html", to_all=True)
 def convergence_page(session: Session, services: Services, benchmark_id: str) -> Context:
-    """The reference's convergence, and the submissions on it."""
+    """Show the reference's convergence, and the submissions on it."""
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
     return {
         "benchmark": benchmark_view(benchmark),
@@ -188,7 +182,7 @@ SHORT_HISTORY = 40
 
 @public_page("/workers", "workers.html")
 def workers_page(session: Session, cursor: CursorDep = None) -> Context:
-    """A page of workers, and the attempts that wait in each queue."""
+    """Show a page of workers, and the waiting attempts of each queue."""
     page = list_workers(session, cursor=cursor)
     names, following = [worker.name for worker in page.workers], page.next_cursor
     return {
@@ -203,7 +197,7 @@ def workers_page(session: Session, cursor: CursorDep = None) -> Context:
 
 @public_page("/workers/{name:path}", "worker.html")
 def worker_page(session: Session, services: Services, name: str) -> Context:
-    """One worker: what it does, the benchmarks that it may train, its jobs and measurements."""
+    """Show a worker: its state, its benchmarks, its jobs and measurements."""
     detail = get_worker(session, name)
     ended = (
         (each.started_at + timedelta(seconds=each.seconds)).isoformat()
@@ -227,5 +221,5 @@ def worker_page(session: Session, services: Services, name: str) -> Context:
 
 @public_page("/proof", "proof.html", to_all=True)
 def proof_page(services: Services) -> Context:
-    """The page that checks a proof in its reader's browser. Nothing is sent to the server."""
+    """Show the page that checks a proof in its reader's browser, without sending it."""
     return {"keys": list_keys(services).model_dump_json(indent=1)}
