@@ -300,10 +300,7 @@ def _read(session: Session, benchmark: Benchmark, kind: Kind, version: int | Non
 
 
 def read_board(session: Session, benchmark: Benchmark, query: BoardQuery) -> Board:
-    """Read the part of a board that a query asks for, with the fields of BoardView.
-
-    A rank counts all submissions of the round, division and kind, before filters.
-    """
+    """Read the asked part of a board, with BoardView's fields. Ranks count rows before filters."""
     version = board_version(session, benchmark.benchmark_id)
     query, ranked = board_in_division(session, benchmark, query, version=version)
     return cut_board(session, ranked, benchmark, query, version=version)

@@ -72,10 +72,7 @@ class Entry:
 
 
 class BoardCache:
-    """Sends a cached board if it is current. Else calls the application and caches its board.
-
-    Runs only in the event loop, so it needs no lock.
-    """
+    """Sends current cached boards, else calls the application. One event loop needs no lock."""
 
     def __init__(self, app: ASGIApp, reader: VersionReader, metrics: RequestMetrics) -> None:
         self._app = app
@@ -145,7 +142,6 @@ class BoardCache:
 
 
 def _is_board(start: Message, hint: CacheHint) -> bool:
-    """Check whether a response is the same board for every reader."""
     is_whole = start["status"] == 200 and hint.benchmark_id is not None
     return is_whole and not PERSONAL & dict(start["headers"]).keys()
 

@@ -53,11 +53,7 @@ MOST_NEEDED = 1_000_000  # Nobody will ever train so many runs or pairs.
 
 @dataclass(frozen=True)
 class Comparison:
-    """The first side against the second by the seconds of their runs, as in ComparedPairView.
-
-    `p_value` is two-sided. With fewer than two runs on a side only the ratio and the share of
-    pairs are known, and with no run on a side nothing is.
-    """
+    """The first side against the second, as in ComparedPairView. `p_value` is two-sided."""
 
     ratio: float | None = None
     ratio_low: float | None = None
@@ -88,10 +84,7 @@ def compare(first: Sequence[float], second: Sequence[float]) -> Comparison:
 
 
 def _runs_needed(first: LogTimes, second: LogTimes) -> int | None:
-    """Count the runs on each side that show a true gap as wide as the gap of two means.
-
-    Within one run of the exact power at p = 0.05. None if the count is above MOST_NEEDED.
-    """
+    """Count runs for each side to show the gap, within one run of the exact power at p = 0.05."""
     gap = first.mean - second.mean
     if first.variance is None or second.variance is None or gap == 0.0:
         return None
@@ -129,10 +122,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def compare_submissions(session: Session, text: str) -> SubmissionComparison:
-    """Compare every pair of two to six submissions, whose ids are separated by commas.
-
-    Measured submissions and code are compared by their measured runs, others by their logs.
-    """
+    """Compare every pair of two to six submissions by their measured runs, or else their logs."""
     ids = _read_ids(text)
     submissions = [find_submission(session, one) for one in ids]
     if len(set(ids)) < len(ids):
@@ -161,7 +151,6 @@ def compare_submissions(session: Session, text: str) -> SubmissionComparison:
 
 
 def _trained_in_turn(session: Session, one: str, other: str) -> PairedView | None:
-    """Find the latest head-to-head of two submissions that compares their times."""
     both = (Verification.submission_id, Verification.against_id)
     statement = (
         select(Verification)
@@ -309,7 +298,7 @@ def figures_of(benchmark: Benchmark, report: ReplayReport) -> list[ReplayFigures
 def compare_replays(
     benchmark: Benchmark, first: ReplayReport, second: ReplayReport
 ) -> list[Difference]:
-    """Compare times and epochs to the target of two reports, over the runs that reached it."""
+    """Compare times and epochs to the target of two reports, over runs at the target."""
     same_class = first.system.hardware_class == second.system.hardware_class
     sides = [figures_of(benchmark, report) for report in (first, second)]
     found = []

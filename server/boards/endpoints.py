@@ -186,7 +186,7 @@ def get_preview(
 
 @router.read("/benchmarks/{benchmark_id}/records", to_all=True)
 def get_records(session: Session, services: Services, benchmark_id: str) -> RecordList:
-    """Read the holders of each board with their dates, and the lower times that took no record.
+    """Read the holders of each board with their dates, and the lower times that missed the record.
 
     A measured time takes the record by a head-to-head with the holder. A published time must beat
     its holder by more than chance, by Welch's one-sided test.

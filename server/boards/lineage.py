@@ -1,8 +1,4 @@
-"""Lineage: code submissions of a benchmark, and the seconds that each gained on its parent.
-
-For example, a submission has gained 1 s if it trains in 4 s and the submission that it is based on
-in 5 s.
-"""
+"""Lineage: code submissions of a benchmark, and the seconds that each gained on its parent."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -88,7 +84,7 @@ Family = dict[tuple[str, str], IdeaView]
 
 
 def list_ideas(session: Session, benchmark: Benchmark) -> IdeaList:
-    """List the latest code submissions of a benchmark that have a public source."""
+    """List a benchmark's latest code submissions with a public source."""
     by_class: defaultdict[str, list[IdeaView]] = defaultdict(list)
     for (name, _), view in _with_gains(
         session, _family(session, benchmark), benchmark.score
@@ -172,7 +168,6 @@ def _public(session: Session, hashes: Iterable[str | None]) -> set[str]:
 
 
 def _record_dates(session: Session, benchmark: Benchmark) -> dict[str, str]:
-    """Map each submission to the date of its first record."""
     return {
         record.submission_id: record.date
         for division in list_records(session, benchmark).divisions
@@ -225,11 +220,7 @@ def seconds_saved(parent_seconds: float, gap: Gap) -> dict[str, float]:
 def gap_of_runs(
     own: Sequence[float | None], parent: Sequence[float | None], score: Score = TIME
 ) -> Gap | None:
-    """Compare the parent's figure with the child's by Welch's interval.
-
-    It is of log times, or of qualities. None below two runs each, and if a run missed the target:
-    a ratio of the other runs would favour its side.
-    """
+    """Compare by Welch's interval. None if a run missed the target: the others would be biased."""
     if None in own or None in parent:
         return None
     return welch(
@@ -238,11 +229,7 @@ def gap_of_runs(
 
 
 def _gaps_of_pairs(session: Session, parents: Mapping[str, str]) -> dict[str, Gap]:
-    """Compare each child's time with its parent's in pairs, by the child's submission.
-
-    Takes the comparison with the most pairs: a head-to-head with the parent, or runs with and
-    without its one factor. Left out if a run missed the target.
-    """
+    """Take each child's gap to its parent from the comparison with the most pairs."""
     statement = (
         select(Verification)
         .where(

@@ -149,7 +149,6 @@ def read_ghosts(
 
 
 def _record_holder(session: Session, benchmark: Benchmark, claim: Submission) -> Submission | None:
-    """Find the first on the submission's board: of its hardware class, or of its archive."""
     if claim.evidence == "published":
         held = held_record(session, benchmark, claim.division)
         return None if held is None else find_submission(session, held["submission_id"])
@@ -190,20 +189,13 @@ def _ghost(
 
 
 def median_run(times: Sequence[float | None]) -> int | None:
-    """Return the index of the median run, by seconds, of the runs that reached the target.
-
-    Of an even number it is the faster middle one, because the curve is of a real run. None if no
-    run reached the target.
-    """
+    """Return the index of the median run that reached the target: the faster of two."""
     reached = sorted((seconds, place) for place, seconds in enumerate(times) if seconds is not None)
     return reached[(len(reached) - 1) // 2][1] if reached else None
 
 
 def mean_curve(curves: Sequence[Sequence[Evaluation]]) -> list[GhostPointView]:
-    """Average seconds and quality over runs, evaluation by evaluation.
-
-    It ends when fewer than half of the runs still train, because the fast ones stop early.
-    """
+    """Average runs by evaluation, until fewer than half still train: fast ones stop early."""
     points = []
     for index, row in enumerate(itertools.zip_longest(*curves), start=1):
         there = [evaluation for evaluation in row if evaluation is not None]
@@ -224,10 +216,7 @@ def mean_curve(curves: Sequence[Sequence[Evaluation]]) -> list[GhostPointView]:
 def run_curve(
     curve: Sequence[Evaluation], *, epochs_per_evaluation: float | None
 ) -> list[GhostPointView]:
-    """Match each evaluation of a run to the replay's of the same epoch.
-
-    `epochs_per_evaluation` is the replay's. Without epochs, evaluations are counted.
-    """
+    """Match a run's evaluations to a replay's by epoch, or by count without epochs."""
     points = []
     for count, evaluation in enumerate(curve, start=1):
         index: int | None = count

@@ -79,7 +79,7 @@ class Row:
 
 
 class Place(NamedTuple):
-    """A row's place: `rank` from 1, which equal values share (`tied`), or why it has no rank.
+    """A row's place: `rank` from 1, which equal values share (`tied`), or `unranked_reason`.
 
     `not_separated_from` is the number of the better row that the runs can't tell it from. A gap
     below `visible_gap_percent` could not have been seen.
@@ -95,10 +95,7 @@ class Place(NamedTuple):
 
 
 class Order:
-    """A board's order: `numbered` rows, then the other `listed` rows with a figure, then the rest.
-
-    For example, 3 numbered rows of 5 listed ones are followed by 2 claims.
-    """
+    """A board's order: `numbered` rows, then other `listed` rows with a figure, then the rest."""
 
     def __init__(self, metric: Metric, places: Sequence[Place], *, listed: int) -> None:
         self.metric = metric
@@ -174,7 +171,7 @@ def _why_elsewhere(row: Row, hardware_class: str, ranked_submitters: set[int | N
 
 
 def why_not_numbered(row: Row, *, metric: Metric) -> str | None:
-    """Say why a row with a figure has no number. None if it has one."""
+    """Say why a row with a figure lacks a number."""
     if metric == "inference_cost" and row.evidence == "measured":
         return COST_IS_CLAIMED
     if row.held_back is not None or row.evidence != "claimed":
@@ -184,13 +181,13 @@ def why_not_numbered(row: Row, *, metric: Metric) -> str | None:
 
 
 def metric_value(row: Row, *, metric: Metric) -> float | None:
-    """Return the figure that a board of this metric orders by."""
+    """Return the figure for the order of a board by this metric."""
     figure: float | None = getattr(row, FIGURE_OF_METRIC[metric])
     return figure
 
 
 def why_unranked(row: Row, *, metric: Metric) -> str | None:
-    """Say in one sentence why a submission is not ranked. None if it is."""
+    """Say in one sentence why a submission is unranked."""
     if row.withdrawn:
         return "withdrawn"
     if row.duplicate_of is not None:
@@ -215,7 +212,7 @@ def why_unranked(row: Row, *, metric: Metric) -> str | None:
 
 
 def why_entry_unranked(check: str | None, reason: str) -> str:
-    """Word a reason of `why_unranked` for code and the reference, which claim no time."""
+    """Word a reason of `why_unranked` for code and the reference."""
     if check == "contradicted":
         return "it did not hold the target"
     if reason not in (NO_TIME, NO_QUALITY):
@@ -236,11 +233,10 @@ def _why_impossible(row: Row, *, metric: Metric) -> str | None:
 
 @dataclass(frozen=True)
 class RunsBehind:
-    """The runs behind a time, and how many are `dropped` at each end.
+    """The runs behind a time, how many are `dropped` at each end, and their `spread`.
 
-    `spread` is of the log of a run's time, or of its quality, as `score` says. `convergence_values`
-    counts the distinct epochs (or samples) to the target of a published row. A measured row has 0,
-    and shares no number.
+    `convergence_values` counts the distinct epochs (or samples) to the target of a published row. A
+    measured row has 0, and shares no number.
     """
 
     runs: int
@@ -296,10 +292,7 @@ def _in_stretches(rows: Iterable[tuple[Place, RunsBehind]]) -> Iterator[Place]:
 
 
 def visible_gap(first: RunsBehind, second: RunsBehind) -> float | None:
-    """Return the least gap that the runs of two rows can show at 95 %. None without a spread.
-
-    It is relative to a time, and absolute for qualities.
-    """
+    """Return the least visible gap at 95 %: relative for times, absolute for qualities."""
     one = variance_of_mean(first.runs, dropped=first.dropped)
     other = variance_of_mean(second.runs, dropped=second.dropped)
     if first.spread is None or second.spread is None or one is None or other is None:

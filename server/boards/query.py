@@ -153,10 +153,7 @@ _FRAMEWORK = re.compile(
 
 @lru_cache(maxsize=4096)
 def framework_family(text: str) -> str:
-    """Return the framework that a text names first: "PyTorch" of "NGC pytorch 1.0".
-
-    Without a known framework it is the first word.
-    """
+    """Return the framework that a text names first: "PyTorch" of "NGC pytorch 1.0"."""
     if (found := _FRAMEWORK.search(text)) is not None:
         return found.lastgroup or "PyTorch"
     word = re.match(r"\W*([^\s,;/+(]+)", text)
@@ -174,7 +171,7 @@ BEST_OF: dict[Best, Callable[[PlacedRow], str]] = {
 
 
 def select_rows(rows: Sequence[PlacedRow], query: BoardQuery) -> list[PlacedRow]:
-    """Return the rows that pass a query's filters, in its order, absent figures last."""
+    """Filter rows by a query, in its order, absent figures last."""
     chosen = [row for row in rows if _matches(row, query)]
     if query.best is not None:
         firsts: dict[str, PlacedRow] = {}
@@ -249,11 +246,7 @@ Counts = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True)
 class Facets:
-    """The values on a whole board with the entries that have each, the most frequent first.
-
-    `accelerators` are models by vendor. `present` names the figures that some entry has.
-    `qualities` are the lowest and highest best quality, `days` the first and last submission.
-    """
+    """Values on a whole board, the most frequent first, and the figures that are `present`."""
 
     divisions: Counts
     evidences: Counts

@@ -1,4 +1,4 @@
-"""Records of a benchmark: who held first place when, and which lower times took no record.
+"""Records of a benchmark: who held first place when, and the lower times that missed it.
 
 Measured times change hands by a head-to-head with the holder. A published time must beat its holder
 by more than chance.
@@ -60,7 +60,7 @@ class Record(Lower):
 
 
 class NoRecord(Lower):
-    """A submission with a lower time than its day's `holder` that took no record, and why."""
+    """A submission with a lower time than its day's `holder` that missed the record, and why."""
 
     holder: str
     reason: str
@@ -113,10 +113,7 @@ class RecordList(Schema):
 def list_records(
     session: Session, benchmark: Benchmark, *, version: int | None = None
 ) -> RecordList:
-    """List the records of each division and class, cached by board version.
-
-    The session must only read, and callers must not change the answer.
-    """
+    """Read the records, cached by board version: for sessions and callers that only read."""
     if version is None:
         version = board_version(session, benchmark.benchmark_id)
     make = partial(_find_records, session, benchmark, version)
@@ -146,10 +143,7 @@ def lowest_records(records: RecordList) -> dict[Evidence, DivisionRecords]:
 def held_record(
     session: Session, benchmark: Benchmark, division: str, *, version: int | None = None
 ) -> dict[str, Any] | None:
-    """Return the published record of a division, None before the first.
-
-    `lower` has the submissions with a lower time that missed it, and why.
-    """
+    """Return a division's published record, with the `lower` times that missed it."""
     for one in list_records(session, benchmark, version=version).divisions:
         if one.division == division and one.evidence == "published":
             last = one.records[-1]
@@ -161,11 +155,7 @@ def held_record(
 
 @dataclass(frozen=True)
 class Contender:
-    """A published submission that may hold the record of its benchmark and division.
-
-    `runs` has the seconds of runs that reached the target, on the scale of `tta_seconds`. Dates are
-    ordered as text.
-    """
+    """A published submission that may hold a record. `runs` are on the scale of `tta_seconds`."""
 
     submission_id: str
     date: str
@@ -175,7 +165,7 @@ class Contender:
 
 @dataclass(frozen=True)
 class RecordHistory:
-    """The records in the order they were set, and the lower times that took no record."""
+    """The records in the order they were set, and the lower times that missed them."""
 
     records: tuple[Record, ...] = ()
     not_records: tuple[NoRecord, ...] = ()
@@ -226,7 +216,7 @@ def _why_no_record(p_value: float | None) -> str:
 
 
 def measured_history(place: FirstPlace) -> RecordHistory:
-    """List the holders of a board, the present one last, and the rows that did not prove it."""
+    """List the holders of a board, the present one last, and the rows that failed to follow."""
     records = [
         Record.of(
             each,
@@ -310,7 +300,6 @@ def _with_names(session: Session, of: Mapping[str, Any], history: RecordHistory)
 
 
 def _published(session: Session, benchmark_id: str) -> defaultdict[str, list[Contender]]:
-    """Read the published trainings that may hold a record, by division."""
     which = [
         Submission.benchmark_id == benchmark_id,
         Submission.kind == "train",

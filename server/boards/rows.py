@@ -69,7 +69,7 @@ RESULT_FIELDS = (
 )
 
 
-# The columns of an entry without known values.
+# Defaults of an entry's columns.
 ENTRY_DEFAULTS = {
     **{name: None if f.is_required() else f.default for name, f in COLUMN_FIELDS.items()},
     **dict.fromkeys(("measured_low_seconds", "measured_high_seconds")),
@@ -114,7 +114,6 @@ class BoardRow(Row):
         return self.evidence == "measured" and self["measured_seconds"] is not None
 
     def __getitem__(self, name: str) -> Any:
-        """Return one field of its board entry."""
         return self.shown.get(name, ENTRY_DEFAULTS[name])
 
 
@@ -126,7 +125,6 @@ class PlacedRow:
     place: Mapping[str, Any]
 
     def __getitem__(self, name: str) -> Any:
-        """Return one field of its board entry."""
         return self.place[name] if name in self.place else self.row[name]
 
     def entry(self) -> dict[str, Any]:
@@ -173,14 +171,13 @@ def which_submissions(
 
 
 def row_of_new(submission: Submission) -> Row:
-    """Build the row of a submission that is not stored."""
+    """Build the row of an unsaved submission."""
     columns = {str(column.key): getattr(submission, str(column.key), None) for column in COLUMNS}
     columns["source"] = submission.published and submission.published.source
     return Row(**_facts(SimpleNamespace(**columns), cast(Kind, submission.kind)))
 
 
 def _facts(row: Any, kind: Kind) -> dict[str, Any]:
-    """Collect the fields of a Row, without its costs."""
     is_measured = row.evidence == "measured"
     is_unchecked = row.evidence == "published" and row.source is None
     is_ours = is_measured and row.measured_seconds is not None
@@ -239,7 +236,7 @@ def reported_runs(session: Session, submission_id: str) -> list[tuple[Any, Repla
 
 
 def convergence_factor(tta_seconds: float | None, result: Mapping[str, Any]) -> float:
-    """Return the factor of a submission's time for its convergence, 1 if it was not normalised."""
+    """Return the factor of a submission's time for its convergence, or 1."""
     raw = result.get("raw_tta_seconds")
     return tta_seconds / raw if tta_seconds and raw else 1.0
 
@@ -397,7 +394,6 @@ class _Details:
         return RunsBehind(runs, dropped, spread, values, self.benchmark.score)
 
     def _measured(self, row: Any) -> dict[str, Any]:
-        """Show the figures of a row's measured runs, not of its logs."""
         runs = self.measured.get(row.id, ())
         times = [run.seconds for run in runs if run.seconds is not None]
         # Code tells no epochs: its pool counts evaluations instead.
@@ -432,17 +428,13 @@ class _Details:
         }
 
     def _step(self, result: Mapping[str, Any]) -> float | None:
-        """Return the seconds between evaluations that round a time. None at a fixed stop."""
+        """Return the seconds between evaluations: a time's resolution. None at a fixed stop."""
         if self.benchmark.reach.name == "fixed_stop":
             return None
         step: float | None = result.get("evaluation_interval_seconds")
         return step
 
     def _claimed(self, row: Any, logged: _LoggedRuns) -> dict[str, Any]:
-        """Show the interval of a claimed or published time.
-
-        It uses the spread of its class. A speedrun's record falls back on its own runs.
-        """
         rule = self.benchmark.runs
         if self.benchmark.score.by == "quality":
             return {}

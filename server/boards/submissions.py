@@ -104,10 +104,10 @@ def boards_of(
 
 
 class SubmissionPreview(Schema):
-    """A submission that was checked and scored, and not stored.
+    """An unsaved submission, checked and scored.
 
     `rank` is the place that it would take now among the `entries` of its division.
-    `unranked_reason` says why it has no number. Code has a `package` and no `result`, because a
+    `unranked_reason` explains a missing rank. Code has a `package` instead of a `result`, because a
     worker measures its time.
     """
 
@@ -132,7 +132,7 @@ class SubmissionPreview(Schema):
 
 
 def preview_submission(services: Services, caller: Caller, upload: Upload) -> SubmissionPreview:
-    """Check an upload as `accept` does, and show its score and place without storing it."""
+    """Check an upload as `accept` does, and preview its score and place."""
     new = check_upload(services, caller, upload)
     with services.database.read(ORGANISER) as session:
         submission = admit_upload(session, new)
@@ -273,7 +273,6 @@ def _preview(services: Services, caller: Caller, form: FormData) -> Response:
 def _accept(
     services: Services, caller: Caller, form: FormData, *, key: str | None
 ) -> tuple[SubmissionView, bool]:
-    """Store a submission. Returns its view, and whether an earlier request stored it."""
     with read_upload(services, form) as upload:
         accepted = accept(services, caller, upload, key=key)
     with services.database.read(Viewer(user_ids=(caller.user_id,))) as session:

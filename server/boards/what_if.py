@@ -76,10 +76,7 @@ class WhatIf:
 def make_what_if(
     benchmark: Benchmark, *, clock: ClockName | None, target: float | None
 ) -> WhatIf | None:
-    """Make the view at a clock and a target value. None if it is the benchmark's own ranking.
-
-    Raises RuleError for an impossible target, and for another one if runs stop at a fixed step.
-    """
+    """Make the view at a clock and a target. None for the benchmark's own. Raises RuleError."""
     own, field = benchmark.target, "query.target"
     value = own.value if target is None else target
     if not own.is_possible(value):
@@ -131,10 +128,7 @@ class StoredRun(NamedTuple):
 
 @dataclass(frozen=True)
 class RunTime:
-    """Seconds and epochs of a run to the target. `reason` tells why the seconds are unknown.
-
-    All are None if the run missed the target.
-    """
+    """Seconds and epochs to the target. None if the run missed it, or for a `reason`."""
 
     seconds: float | None
     epochs: float | None = None
@@ -226,11 +220,7 @@ def rows_at(
     *,
     version: int | None,
 ) -> BoardRows:
-    """Return the rows with times and costs on another clock or at another target.
-
-    Measured rows use the curves of their measured runs, others the curves of their logs. The curves
-    are cached for a `version` of the board.
-    """
+    """Return rows at another clock or target. Curves are cached for a `version` of the board."""
     benchmark = rows.benchmark
     which = which_submissions(benchmark.benchmark_id, rows.kind)
     curves: Iterable[OneCurve] = _read_curves(session, which)

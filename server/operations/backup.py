@@ -127,10 +127,7 @@ def _put(source: Path, target: Path, prepare: Callable[[Database], None] | None 
 
 
 def find_backup(root: Path, name: str | None) -> Path:
-    """Find a backup in a folder by its name, or the latest, or the folder if it is a backup.
-
-    Raises ContentError or NotFoundError.
-    """
+    """Find a folder's backup by name, or the latest. Raises ContentError or NotFoundError."""
     if root.is_file():
         raise ContentError(
             f"{root} is a file, expected a folder of backups. A restore unpacks no archive. Hint: "
@@ -199,7 +196,6 @@ def _problems(folder: Path, manifest: Manifest) -> Iterator[str]:
 
 
 def _restore_logs(folder: Path, logs: list[str], store: ArtifactStore) -> None:
-    """Keep the logs of a backup in a store, in place of damaged ones."""
     for start in range(0, len(logs), LOGS_AT_ONCE):
         staged = []
         try:

@@ -1,4 +1,4 @@
-"""Write backups and exports: dated folders, whole or not at all, with a signed manifest."""
+"""Write backups and exports: complete dated folders with a signed manifest."""
 
 import fcntl
 import hashlib
@@ -36,7 +36,7 @@ Fill = Callable[[Services, Path, Progress], Content]
 
 
 def silent(_line: str) -> None:
-    """Say nothing."""
+    """Ignore a line of progress."""
 
 
 class Manifest(Part):
@@ -87,7 +87,7 @@ def add_copy(
 ) -> tuple[Path, Manifest]:  # fmt: skip
     """Add a dated copy to a folder while the server runs. Then remove all but the latest `keep`.
 
-    Raises ConflictError while another copy is made, RuleError naming a log that is lost or changed.
+    Raises ConflictError while another copy is made, RuleError naming a lost or changed log.
     With `keep_missing` lost logs are listed. A process that dies leaves a hidden folder behind,
     which the next one removes.
     """
@@ -164,7 +164,6 @@ def sha256_of(path: Path) -> str:
 def _copy_logs(
     names: Sequence[str], store: ArtifactStore, folder: Path, earlier: Path, keep_missing: bool
 ) -> list[str]:
-    """Copy logs by their hashes, or link to an earlier copy. Returns the lost ones."""
     missing = []
     for name in names:
         path, before = folder / place_of(name), earlier / place_of(name)

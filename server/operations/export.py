@@ -71,10 +71,7 @@ def export(
     services: Services, root: Path, *, public: bool = False, keep: int | None = None,
     keep_missing: bool = False, say: Progress = silent,
 ) -> tuple[Path, Manifest]:  # fmt: skip
-    """Add an export to a folder while the server runs. Its tables are of one moment.
-
-    With `public` it has only public data.
-    """
+    """Add an export of one moment while the server runs. With `public` only public data."""
     return add_copy(
         "export", partial(_fill, public), services, root, keep=keep, keep_missing=keep_missing,
         say=say,
@@ -102,10 +99,7 @@ def _fill(public: bool, services: Services, folder: Path, say: Progress) -> Cont
 
 
 def write_table(connection: Connection, query: Select[Any], path: Path) -> int:
-    """Write the rows of a query as CSV, and as Parquet if pyarrow is installed. Counts them.
-
-    Only a few rows are in memory at a time.
-    """
+    """Write a query's rows by portions as CSV, and as Parquet with pyarrow. Counts them."""
     count = 0
     columns = {
         name: getattr(column.type, "impl_instance", column.type).python_type
@@ -213,7 +207,7 @@ NOT_PUBLIC = {
 
 
 def list_logs(connection: Connection, *, public: bool = False) -> list[str]:
-    """List the hashes of all files that rows name, once each, in order."""
+    """List the hashes of all files named by rows, once each, in order."""
     claims, runs = select(Submission.claim_sha256), select(RunRow.log_sha256)
     if public:
         shown = Submission.embargoed.is_(False)
@@ -224,10 +218,7 @@ def list_logs(connection: Connection, *, public: bool = False) -> list[str]:
 
 
 def select_export(*, public: bool) -> Iterator[tuple[str, Select[Any]]]:
-    """Yield each table that leaves the server, with its query.
-
-    With `public` only data that everybody may know. The draw of an open verification stays sealed.
-    """
+    """Yield each exported table with its query. An open verification's draw stays sealed."""
     roots = _public_roots() if public else {}
     sources = {**_sealed(), "submissions": _published()}
     for table in Base.metadata.sorted_tables:
@@ -269,10 +260,7 @@ def visible(table: Table, roots: Mapping[str, ColumnElement[bool]]) -> list[Colu
 
 
 def _sealed() -> dict[str, dict[str, ColumnElement[Any]]]:
-    """Hide the draw of an open verification, and sources until they are public.
-
-    Outputs and reports of code may tell its source, so they are hidden with it.
-    """
+    """Hide draws of open verifications, and sources with outputs that may tell them."""
     packages = TrainingPackage.__table__.columns
     secret = select(packages["submission_id"]).where(packages["published_at"].is_(None))
     verifications, training = Verification.__table__.columns, JobTraining.__table__.columns
@@ -305,8 +293,6 @@ def _sealed() -> dict[str, dict[str, ColumnElement[Any]]]:
 
 
 def _published() -> dict[str, ColumnElement[Any]]:
-    """Add the columns of published results to the table of submissions."""
-
     def of_submission(column: ColumnElement[Any]) -> ColumnElement[Any]:
         which = PublishedResult.submission_id == Submission.id
         return select(column).where(which).scalar_subquery()

@@ -101,10 +101,7 @@ class ReadinessView(Schema):
 
 
 class UnwellError(Exception):
-    """A check found a fault. Its message may be shown to anybody.
-
-    If the fault `is_minor`, submissions are still taken.
-    """
+    """A check found a fault, shown to anybody. If it `is_minor`, submissions are still taken."""
 
     def __init__(self, detail: str, *, is_minor: bool = False) -> None:
         super().__init__(detail)
@@ -115,11 +112,7 @@ ANY_CLASS = "any"
 
 
 class Queue(NamedTuple):
-    """Attempts that wait for one hardware class, or for any. Ages are in seconds.
-
-    `beside_free_seconds` is the age of the oldest while a worker that could take it is idle,
-    else 0.
-    """
+    """Waiting attempts, ages in seconds. `beside_free_seconds` is with a suitable idle worker."""
 
     attempts: int = 0
     oldest_seconds: float = 0.0
@@ -135,10 +128,7 @@ def state_of(fleet: Fleet, worker: WorkerRow) -> str:
 
 
 def read_queues(session: Session, fleet: Fleet) -> dict[str, Queue]:
-    """Read the queue of each class that a worker has or had, and of any class, by name.
-
-    An attempt for another class waits for any, because submitters make up endless names.
-    """
+    """Read each class's queue by name. Unknown classes count as any: submitters make up names."""
     queues = {worker.hardware_class: Queue() for worker in fleet.workers} | {ANY_CLASS: Queue()}
     query = (
         select(Attempt.hardware_class, func.count(), func.min(Attempt.created_at))
@@ -192,7 +182,7 @@ def check_database(database: Database, revision: str) -> str:
     with database.read() as session:
         found = session.scalar(text("SELECT version_num FROM alembic_version"))
         is_writable = True
-        # Asked without a lock, so that a long write of another session does not count as failure.
+        # Asked without a lock, because a long write of another session is normal.
         if not database.is_sqlite:
             is_writable = session.scalar(text("SHOW transaction_read_only")) == "off"
         elif database.url.database not in (None, "", ":memory:"):
@@ -242,7 +232,7 @@ def check_artifacts(store: ArtifactStore, settings: Settings) -> str:
 
 
 def check_broker(dispatcher: Dispatcher) -> str:
-    """Check that the broker answers. Without it replays wait, and no data is lost."""
+    """Check that the broker answers. Replays wait until it does."""
     dispatcher.ask_broker()
     return "The broker answers."
 
@@ -334,7 +324,7 @@ class Readiness:
 
 @contextmanager
 def drained_before_stop(readiness: Readiness, *, drain_seconds: float) -> Iterator[None]:
-    """Report not ready from SIGTERM on. The server's own handler runs `drain_seconds` later.
+    """Report "draining" from SIGTERM on. The server's own handler runs `drain_seconds` later.
 
     A second SIGTERM stops at once. Signals are left alone outside the main thread, and in a program
     without a handler.

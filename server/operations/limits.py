@@ -91,7 +91,7 @@ EXPENSIVE_POSTS = frozenset({"/submit", "/submit/send", "/api/v1/submissions"})
 
 
 def is_free(scope: Scope) -> bool:
-    """Check whether a request is answered without limits."""
+    """Check whether a request is free of limits."""
     return scope["method"] in SAFE and FREE.fullmatch(scope["path"]) is not None
 
 
@@ -101,7 +101,7 @@ def is_worker_post(scope: Scope) -> bool:
 
 
 def rate_of(scope: Scope, role: str | None) -> str | None:
-    """Name the rate that a request counts for, by address and method. None without a limit."""
+    """Name the rate of a request, by address and method."""
     if is_worker_post(scope):
         return "worker_posts"
     if scope["method"] in SAFE or scope["path"].startswith(JOIN):
@@ -110,10 +110,7 @@ def rate_of(scope: Scope, role: str | None) -> str | None:
 
 
 def is_one_at_a_time(scope: Scope, role: str | None) -> bool:
-    """Check whether the server works on such requests of a reader one at a time.
-
-    An organiser's import sends several submissions at once.
-    """
+    """Check whether a reader gets one such request at a time. Organisers' imports send several."""
     path: str = scope["path"]
     if scope["method"] not in SAFE:
         return path in EXPENSIVE_POSTS and role not in ORGANISERS
@@ -127,7 +124,7 @@ def is_one_at_a_time(scope: Scope, role: str | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """Sender of a request: the key of its counts, and the role of its secret if that is known.
+    """Sender of a request: the key of its counts, and the role of its secret if known.
 
     The key is the account of a good secret, or the token of a worker, because one account may have
     many workers. Otherwise it is the address. So a made-up or new token brings no fresh limit.
@@ -223,7 +220,7 @@ def too_much(
 
 
 class Limits:
-    """Lets in the requests that the server has room for, and tells the rest when to come again.
+    """Lets in the requests with room on the server, and tells the rest when to come again.
 
     A request counts for the rate of its sender. Its body is uncompressed, small and fast enough,
     and fits with all other bodies: uploads are on disk, every other body is in memory. With its
@@ -238,7 +235,7 @@ class Limits:
         self.rates = {name: parse(getattr(settings, f"rate_{name}")) for name in RATES}
         self.counts = MemoryStorage()
         self._windows = FixedWindowRateLimiter(self.counts)
-        # The latest secrets that proved good, by their hashes.
+        # The latest good secrets, by their hashes.
         self.known: dict[str, Requester] = {}
         usual = settings.max_json_bytes, settings.max_body_bytes_in_flight
         uploads = settings.max_request_bytes, settings.max_upload_bytes_in_flight
@@ -246,7 +243,7 @@ class Limits:
         self.slots = Slots(settings.max_requests_in_work)
         self._posts = Slots(WORKER_SLOTS)
         self._turns: WeakValueDictionary[str, Slots] = WeakValueDictionary()
-        self.streams: Counter[str] = Counter()  # Live streams that are open, by requester.
+        self.streams: Counter[str] = Counter()  # Open live streams, by requester.
         metrics.gauge(
             "requests_waiting", "Requests that wait for a slot.", lambda: self.slots.waiting
         )
@@ -268,10 +265,7 @@ class Limits:
         received, began_at, is_whole = 0, 0.0, False
 
         async def receive_piece() -> Message:
-            """Return the next piece. Raises HTTPException: 408 too slow, 413 too large, 503 full.
-
-            FastAPI lets only an HTTPException through while it reads a body.
-            """
+            """Return the next piece. FastAPI lets only HTTPException through: 408, 413 or 503."""
             nonlocal received, began_at, is_whole
             if is_whole:
                 return await receive()
@@ -311,7 +305,6 @@ class Limits:
                 room.held -= received
 
     def _count(self, rate: str | None, key: str) -> None:
-        """Count a request. Raises HTTPException if its rate is used up."""
         if rate is None or not self._settings.rate_limits:
             return
         if len(self.counts.storage) >= MOST_KEYS:
@@ -328,7 +321,6 @@ class Limits:
         raise too_much(429, f"Too many {RATES[rate]}: {each}", seconds, headers)
 
     def _learn(self, digest: str, status: int, *, is_worker: bool) -> None:
-        """Learn from a response whether the secret of its request is good."""
         proved = current().proved
         if proved is not None:  # A request may carry a second secret.
             self._note(*proved)
@@ -338,7 +330,7 @@ class Limits:
             self.known.pop(digest, None)
 
     def _note(self, digest: str, role: str, user_id: int | None = None) -> None:
-        """Remember a secret that proved good. The token of an attempt has no user."""
+        """Remember a good secret. The token of an attempt has no user."""
         self.known.pop(digest, None)
         key = f"token:{digest[:32]}" if role == "worker" else f"account:{user_id}"
         self.known[digest] = Requester(key, role)
@@ -369,10 +361,7 @@ class Limits:
         return too_much(*NO_CAPACITY[what], seconds, headers)
 
     async def _begin(self, scope: Scope, sender: Requester, slot: ExitStack) -> None:
-        """Take a slot, after the sender's turn if the request is expensive.
-
-        Senders of a body wait longer, and so do members of a class, who join at once.
-        """
+        """Take a slot, after the sender's turn if the request is expensive."""
         is_post = sender.role == "worker" and is_worker_post(scope)
         if is_post and scope["path"].endswith(WAIT_ENDS):
             return  # It costs no work. The rate of a worker's posts bounds how many wait.
@@ -396,7 +385,6 @@ class Limits:
             raise self._full(what) from None
 
     def _open_stream(self, whole: ExitStack, key: str) -> None:
-        """Count a live stream. Raises HTTPException if there are too many, in all or of one."""
         most, most_each = self._settings.max_event_streams, self._settings.max_event_streams_each
         if self.streams.total() >= most or self.streams[key] >= most_each:
             raise self._full("event_streams")
@@ -413,7 +401,6 @@ def _sender_without_secret(scope: Scope) -> Requester:
 
 
 async def _next_piece(receive: Receive, received: int, began_at: float) -> Message:
-    """Read the next piece of a body. Raises HTTPException if it is too slow."""
     why = ""
     try:
         async with asyncio.timeout(SILENT_SECONDS):

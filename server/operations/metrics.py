@@ -54,10 +54,7 @@ Counts = Mapping[Any, float]
 
 
 class CachedFigures(BackgroundValue[list[Metric]]):
-    """Figures for all scrapes: any number of scrapes cost the database one reading.
-
-    `are_away` is set if the last scrape went without them.
-    """
+    """Figures for all scrapes from one reading. `are_away`: the last scrape went without them."""
 
     def __init__(self, database: Database) -> None:
         ask = partial(read_figures, database)
@@ -76,7 +73,6 @@ def family(name: str, text: str, values: float | Counts, *labels: str) -> Metric
 
 
 def _counted(session: Session, *by: Any, where: Any = True) -> Counts:
-    """Count rows by the values of some columns."""
     named = [column.label(f"by_{number}") for number, column in enumerate(by)]
     query: Select[Any] = select(*named, func.count()).where(where).group_by(*named)
     return {tuple(labels): count for *labels, count in session.execute(query)}

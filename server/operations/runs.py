@@ -129,10 +129,7 @@ def export_runs(
 def write_page(
     database: Database, head: dict[str, str | None], row_ids: Sequence[int]
 ) -> Iterator[bytes]:
-    """Write the JSON of a page, piece by piece.
-
-    Each portion is read in a separate transaction, so that no transaction waits for a slow reader.
-    """
+    """Write a page's JSON by portions, so that no transaction waits for a slow reader."""
     yield orjson.dumps(head).removesuffix(b"}") + b',"runs":['
     separator = b""
     for start in range(0, len(row_ids), RUNS_AT_ONCE):

@@ -223,10 +223,7 @@ def _dry_run(
 def head_to_heads_page(
     session: Session, challenger: str = "", holder: str = "", ids: Marked = None
 ) -> Context:
-    """Show the latest head-to-heads, and the form to ask for one.
-
-    Of two rows marked on a board the second challenges the first.
-    """
+    """Show the latest head-to-heads and a form. The second of two marked rows challenges."""
     if ids is not None and len(ids) > 1:
         holder, challenger = ids[:2]
     found = session.scalars(

@@ -244,10 +244,7 @@ Table = Mapping[str, Any]
 
 
 def measured_beside(report: Table | None) -> dict[str, Any] | None:
-    """Read precision, energy, power and memory of a report. None if nothing was measured.
-
-    Energy, power and samples per joule are means over the runs that have them, memory the most.
-    """
+    """Read precision, energy, power and memory of a report: means of runs, and most memory."""
     if report is None:
         return None
     runs = [run["telemetry"] for run in report["runs"] if run.get("telemetry")]

@@ -199,10 +199,7 @@ def _record_events(
 def _keep_first_moments(
     session: Session, attempt_id: str, batch: EvaluationBatch, *, known: int, arrived_at: datetime
 ) -> None:
-    """Give events this post's moment if a later post overtook it.
-
-    Only equal events: a different one wasn't known at this moment.
-    """
+    """Give equal events this post's earlier moment, if a later post overtook it."""
     again = {item.sequence: asdict(item) for item in batch.events if item.sequence <= known}
     if not again:
         return
@@ -259,7 +256,7 @@ def mark_worker(session: Session, name: str, state: str) -> None:
 
 
 def as_followed(attempt: Attempt, failure: Failure) -> Failure:
-    """Replace a failure's next step if no attempt follows."""
+    """Replace a failure's next step after the last attempt."""
     return replace(failure, next_step=NONE_LEFT) if is_spent(attempt, failure) else failure
 
 

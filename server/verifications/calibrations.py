@@ -401,7 +401,6 @@ def batch_size_of(chunk: Verification) -> int:
 
 
 def _trained_so_far(chunk: Verification) -> int:
-    """Count the runs before the latest posted one."""
     latest = chunk.attempts[-1]
     if latest.state != "running" or latest.last_evaluation is None:
         return 0

@@ -129,10 +129,7 @@ class Dispatcher:
         return self._settings.dispatch_interval_seconds * (IDLE_INTERVALS if self._is_idle else 1)
 
     def run_once(self) -> None:
-        """Settle boards, expire leases, end overdue attempts, then draw workers.
-
-        An idle round is a single statement.
-        """
+        """Settle boards, end lost and overdue attempts, draw workers. Idle, it is one statement."""
         runs, waits, versions = self._open()
         if self._settle(versions):
             runs, waits, _ = self._open()
@@ -239,10 +236,7 @@ def _require_greeted(database: Database, name: str, caller: Caller) -> None:
 
 
 class PollDesk:
-    """Attempts that wait for a worker's lease. One look at the database serves all long polls.
-
-    Belongs to the thread of the event loop.
-    """
+    """Attempts that wait for a lease. One look serves all polls, on the event loop's thread."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -263,7 +257,6 @@ class PollDesk:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _look(self, since: float) -> None:
-        """Read the drawn attempts, unless another poll has read them since."""
         if self._looked_at >= since:
             return
         self._looked_at = time.monotonic()

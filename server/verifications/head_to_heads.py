@@ -46,11 +46,7 @@ Ended = Literal["withdrawn", "retired"]
 
 
 class Measured(NamedTuple):
-    """A measured submission, live or withdrawn.
-
-    `submitter` is a user's id, or an organisation's as a negative number. `figure` ranks it: its
-    measured `seconds`, or its quality.
-    """
+    """A measured submission. `figure` ranks it. `submitter` is below 0 for an organisation."""
 
     submission_id: str
     submitter: int
@@ -85,10 +81,7 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Meeting:
-    """A head-to-head over all its stages: its latest verification and its finding.
-
-    It is "queued" until its first run. It `may_be_cancelled` while pairs of its challenger wait.
-    """
+    """A head-to-head over all stages. It `may_be_cancelled` while its challenger's pairs wait."""
 
     verification_id: str
     challenger: str
@@ -126,10 +119,7 @@ class Holding:
 
 @dataclass(frozen=True)
 class FirstPlace:
-    """First place of one board. `met` has the head-to-heads with the present holder.
-
-    `outdated` are verifications with another holder, queued and to be cancelled.
-    """
+    """First place of a board. `met` is with its present holder, `outdated` waits with another."""
 
     holdings: tuple[Holding, ...] = ()
     holder: Measured | None = None
@@ -408,10 +398,7 @@ def queue_pairs(
     pairs: int | None = None,
     **asked: Any,
 ) -> Verification:
-    """Draw, seal and queue pairs of a head-to-head, by default its first stage.
-
-    `asked` are fields of the order: who asks, and why.
-    """
+    """Queue pairs of a head-to-head, by default its first stage. `asked` goes to the order."""
     if pairs is None:
         pairs = looks_of(definition(session, challenger.benchmark_sha256).ranking.pairs)[0]
     wishes = {"pairs": pairs}
@@ -461,10 +448,7 @@ def _keep_runs(session: Session, verification: Verification, side: Submission) -
 
 
 def contest_of(session: Session, verification: Verification) -> Contest:
-    """Return the rule of a head-to-head, with its earlier stages.
-
-    A verdict keeps its threshold and its spread.
-    """
+    """Return the rule of a head-to-head. A verdict keeps its threshold and its spread."""
     benchmark = definition(session, verification.benchmark_sha256)
     pairs, told = benchmark.ranking.pairs, told_numbers(verification)
     earlier, spread = verification.earlier_stages, None
@@ -507,11 +491,7 @@ def judged_head_to_head(session: Session, verification: Verification) -> HeadToH
 
 
 def count_tries(session: Session, first: Verification) -> tuple[int, int]:
-    """Return the submitter's place among the challengers of this holder, and their tries.
-
-    Counts head-to-heads up to `first`, the first stage of this one, if they started or may still
-    start. Members of one organisation are one submitter.
-    """
+    """Return the submitter's place among this holder's challengers, and their tries so far."""
     whose = func.coalesce(-User.organisation_id, User.id)
     started = exists().where(
         Attempt.verification_id == Verification.id, Attempt.started_at.is_not(None)

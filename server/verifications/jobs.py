@@ -36,11 +36,7 @@ RUN_START_SECONDS = 60.0  # Added to a run's limit, for starting, loading and st
 
 
 def why_over_limit(attempt: Attempt, *, now: datetime) -> str | None:
-    """Say why to end a running attempt that is over a limit. None while it is in time.
-
-    The current run has its own limit, counted from its announcement, so that a hung training ends
-    although its worker keeps posting.
-    """
+    """Say why to end a running attempt. A run's limit ends a hung training that still posts."""
     if attempt.started_at is None:
         return None
     limit_seconds = attempt.verification.limit_seconds
@@ -55,10 +51,7 @@ def why_over_limit(attempt: Attempt, *, now: datetime) -> str | None:
 
 @dataclass(frozen=True)
 class Order:
-    """Job to queue: its purpose and wishes, who asks for it and why, and the rows it is about.
-
-    `reserved` are accelerator seconds on the requester's quota.
-    """
+    """Job to queue: who asks for it and why, its rows, and the accelerator seconds `reserved`."""
 
     purpose: Purpose
     requested_by: int
@@ -78,10 +71,7 @@ class Order:
 
 
 def judging(session: Session, order: Order) -> tuple[Benchmark, str | None]:
-    """Return the definition that judges a job, and its calibration's id.
-
-    The adopted calibration of its precision judges evidence. Raises UncalibratedError without one.
-    """
+    """Return the judging definition and its calibration's id. Raises UncalibratedError."""
     if order.calibration is not None:
         return definition(session, order.calibration.benchmark_sha256), order.calibration.id
     about = order.checks or order.submission
@@ -104,7 +94,7 @@ def judging(session: Session, order: Order) -> tuple[Benchmark, str | None]:
 
 
 class UncalibratedError(ContentError):
-    """The reference is not calibrated in the submission's precision."""
+    """The reference lacks a calibration in the submission's precision."""
 
 
 def queue_job(session: Session, order: Order) -> Verification:
@@ -157,7 +147,7 @@ def queue_job(session: Session, order: Order) -> Verification:
 def sealed_with(
     verification: Verification, benchmark: Benchmark, trainings: Sequence[Training]
 ) -> dict[str, Any]:
-    """Collect the facts that are sealed with the draw of a job."""
+    """Collect the facts sealed with a job's draw."""
     purpose, calibration_id = purpose_of(verification), verification.calibration_id
     sealed: dict[str, Any] = {}
     if calibration_id is not None:

@@ -145,7 +145,6 @@ def _end_evidence(
     *,
     event: Event = "report",
 ) -> None:
-    """Store the verdict about a submission, and its runs. `why` leaves the submission open."""
     submission = verification.submission
     if submission is None:
         raise ValueError(f"verification {verification.id} is evidence without a submission")
@@ -160,7 +159,6 @@ def _end_evidence(
 def _end_comparison(
     session: Session, verification: Verification, report: ReplayReport, verdict: Verdict
 ) -> None:
-    """Store an ablation or a head-to-head, which only an organisers' worker decides."""
     if verification.against_id is None:
         end(session, verification, "report", verdict)
         return
@@ -249,10 +247,7 @@ def _end_cross_check(
     report: ReplayReport,
     verdict: Verdict,
 ) -> None:
-    """Compare a run that was trained again with the first one. Then settle the waiting verdict.
-
-    If they differ, a third owner's worker decides, and the contradicted worker is paused.
-    """
+    """Compare a rerun with the first run. If they differ, a third owner's worker decides."""
     checked = session.get_one(Verification, check.checks_id)
     original = report_of(checked)
     assert original is not None  # noqa: S101  it is checked
@@ -371,10 +366,7 @@ def _take_out(session: Session, contradicted: ReplayReport, checked: Verificatio
 
 
 def settle_submission(session: Session, event: VerificationChanged) -> None:
-    """Derive the row of the submission that a verification checks, with its measured figures.
-
-    The first verdict is published at once. A later verdict waits for a decision.
-    """
+    """Derive the row of a verification's submission. Only a first verdict is published at once."""
     verification, submission = event.verification, event.verification.submission
     if submission is None or verification.checks_id is not None:
         return
@@ -419,7 +411,6 @@ def _check_duplicates(session: Session, verification: Verification) -> None:
 
 
 def _check_claim(session: Session, submission: Submission, verification: Verification) -> None:
-    """Store how far the claimed epochs fit a replay of the configuration."""
     report = report_of(verification)
     if report is None:
         return
@@ -438,7 +429,6 @@ def _show_determinism(submission: Submission, verdict: Verdict) -> None:
 
 
 def _show_figures(session: Session, submission: Submission, verification: Verification) -> None:
-    """Show measured figures of a worker of the class. A latency needs an organisers' worker."""
     report = report_of(verification)
     if report is None:
         return

@@ -49,10 +49,7 @@ UNTIMED = ("hardware_differs", "worker_drifted")
 
 
 def measured_runs(benchmark: Benchmark, report: ReplayReport) -> list[PoolRun]:
-    """Build the pool's rows for the runs of a report.
-
-    Runs ended by the infrastructure are left out. A run below the target has no seconds.
-    """
+    """Build a pool's rows for the runs of a report. A run below the target has no seconds."""
     found = []
     for run in report.runs:
         if is_excused(run):
@@ -74,10 +71,7 @@ def measured_runs(benchmark: Benchmark, report: ReplayReport) -> list[PoolRun]:
 def timed_runs(
     verification: Verification, benchmark: Benchmark, report: ReplayReport, *, hardware_class: str
 ) -> list[PoolRun]:
-    """Return the runs of a report that measure a time: no control, no repeat.
-
-    Empty unless a worker of the class trained them without drift.
-    """
+    """Return the runs that measure a time: no control, no repeat, no other class, no drift."""
     if why_not_timed(report, hardware_class=hardware_class) is not None:
         return []
     untimed = verification.control_runs | verification.repeat_runs
@@ -108,10 +102,7 @@ class Spreads:
 
 
 def keep_measured_runs(session: Session, verification: Verification, report: ReplayReport) -> None:
-    """Add the runs of a replay to its configuration's pool, and measure the pool again.
-
-    If the submission became a duplicate during its replay, the original gets the time.
-    """
+    """Add a replay's runs to its configuration's pool. A new duplicate's original has the time."""
     submission = verification.submission
     if submission is None or not purpose_of(verification).fills_pool:
         return
@@ -165,10 +156,7 @@ def _keep_one(session: Session, pool: Pool) -> None:
 
 
 def open_pool(session: Session, submission: Submission, benchmark: Benchmark) -> Pool:
-    """Return the open pool of a submission's configuration, or open one.
-
-    A pool is closed if changed rules make its figures incomparable.
-    """
+    """Return a configuration's open pool. Changed rules close it and open another."""
     package = submission.package
     configuration = configuration_of(
         benchmark,
@@ -306,7 +294,7 @@ def follow_evidence(session: Session, submission: Submission) -> None:
 
 
 def _status_of(session: Session, submission: Submission, published: Verification | None) -> str:
-    """Return the own verdict. Without one, a shared time of a verified replay is verified too."""
+    """Return the own verdict, or "verified" for the shared time of a verified replay."""
     if published is not None and published.submission_id == submission.id:
         return str(published.outcome)
     checks = (each for each in submission.verifications if checks_claim(each, submission))
@@ -319,7 +307,6 @@ def _status_of(session: Session, submission: Submission, published: Verification
 
 
 def _name_model(session: Session, submission: Submission, published: Verification | None) -> None:
-    """Show the reference's model with measured runs, and keep the claimed model aside."""
     is_ours = submission.evidence == "measured" and submission.trained_with == "reference"
     if is_ours and submission.claimed_model is None:
         benchmark = definition(session, submission.benchmark_sha256)
@@ -354,7 +341,7 @@ def verdict_that_holds(session: Session, submission: Submission) -> Verification
 def row_if_published(
     session: Session, submission: Submission, verification: Verification
 ) -> dict[str, Any]:
-    """Return the evidence that a row would have after a pending verdict is published."""
+    """Return a row's evidence as if a pending verdict were published."""
     evidence, check = _row_by(session, submission, str(verification.outcome), verification)
     return {"evidence": evidence, "check": check, "trained_with": submission.trained_with}
 
@@ -378,7 +365,6 @@ def _row_by(
 def _is_measured(
     session: Session, submission: Submission, status: str, published: Verification | None
 ) -> bool:
-    """Check whether measured runs give the own time or latency, more than epochs."""
     if status != "verified":
         return False
     if submission.kind == "inference":
@@ -398,7 +384,7 @@ def _is_measured(
 def _is_between_calibrated(
     session: Session, submission: Submission, published: Verification
 ) -> bool:
-    """Check whether a closed submission's batch size has no calibrated band."""
+    """Check whether a closed submission's batch size is outside the calibrated bands."""
     if submission.division != "closed" or submission.kind != "train":
         return False
     benchmark, claim = benchmark_of(session, published), claim_of(submission)

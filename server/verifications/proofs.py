@@ -106,10 +106,7 @@ IN_MEMORY_BYTES = 8 * MIB
 
 
 def proof_parts(session: Session, verification: Verification) -> Table:
-    """Collect the parts of a verification's proof, by name. Raises ConflictError for other jobs.
-
-    Without stored evidence, the submission is as it is today.
-    """
+    """Collect a proof's parts by name. Raises ConflictError if the job leaves no proof."""
     submission = verification.submission
     if submission is None or not leaves_proof(verification):
         raise ConflictError(
@@ -174,7 +171,7 @@ def _calibration_part(verification: Verification, judged_by: Benchmark) -> Table
 
 
 def _attempt_part(session: Session, attempt: Attempt) -> AttemptPart:
-    """Show the posted evaluations of an attempt without a report, so that no attempt is hidden."""
+    """Show the posted evaluations of an unreported attempt, so that all attempts are visible."""
     slack, evaluations = attempt.clock_slack_seconds, list[PostedEvaluation]()
     if attempt.state != "done":
         rows = session.scalars(

@@ -7,7 +7,7 @@
 3. Within each of the two, submitters take turns. Next is a submitter without a turn, then the
    submitter with the longest time since a turn on this hardware class. So a thousand attempts of
    one submitter delay another's first by at most one of them.
-4. A submitter's oldest attempt goes first. Attempts that no free worker may take are passed over.
+4. A submitter's oldest attempt goes first. Attempts without an able free worker are passed over.
 
 A turn is the moment when a worker was drawn. The attempt stores it.
 """
@@ -76,10 +76,7 @@ NO_TURNS = Turns()
 
 
 def fair_order(waiting: Iterable[Any], turns: Turns = NO_TURNS) -> list[Any]:
-    """Order the waiting attempts as one worker would start them.
-
-    The order depends on attempts and turns, not on a clock. A retry has the first's `asked_at`.
-    """
+    """Order the waiting attempts as one worker would start them."""
     own: defaultdict[Sharer, list[Any]] = defaultdict(list)
     for one in sorted(waiting, key=lambda one: (one.asked_at, one.id)):
         own[sharer_of(one)].append(one)
@@ -124,7 +121,7 @@ def read_turns(session: Session, hardware_class: str | None) -> Turns:
 
 @dataclass(frozen=True)
 class Drawn:
-    """An attempt and the worker drawn for it. A worker that polls needs no message."""
+    """An attempt and the worker drawn for it. A polling worker needs no message."""
 
     attempt_id: str
     worker: str
@@ -181,7 +178,7 @@ class Choice:
         self._willing: dict[tuple[Any, ...], list[WorkerRow]] = {}
 
     def hands(self, row: Any, hardware_class: str | None = None) -> list[WorkerRow]:
-        """List the free workers, of one class or of any, that may take an attempt."""
+        """List the free workers for an attempt, of one class or of any."""
         needs = tuple(getattr(row, each.key) for each in DECIDING)
         if needs not in self._willing:
             self._willing[needs] = self.willing(row)
@@ -219,11 +216,10 @@ class Choice:
         return [worker for worker in able if owners <= barred or worker.user_id not in barred]
 
     def _barred(self, row: Any, owners: set[int]) -> set[int]:
-        """Return the owners, among these, that should not train an attempt.
+        """Return the owners, among these, with a failed attempt at it or a rival submission.
 
-        A worker of theirs failed at this verification, or they or a member of their organisation
-        have a live submission on its benchmark, on any hardware class. If it trains code, all but
-        organisers are barred, as soon as organisers have a worker among these.
+        Members of an organisation count together. If organisers have a worker for its code, all
+        others are barred.
         """
         failed = select(WorkerRow.user_id).join(Attempt, Attempt.worker == WorkerRow.name)
         of_it = (Attempt.verification_id == row.retried, Attempt.state.in_(FAILED))
@@ -359,10 +355,7 @@ def groups_of(session: Session, owners: set[int]) -> dict[int, set[int]]:
 def owners_at(
     session: Session, verification_id: str | None, *, seeds: Sequence[int]
 ) -> set[int | None]:
-    """Return owners who cannot check a run of a verification, with their organisations.
-
-    They submitted it, trained it, or have trained the run with these `seeds` again.
-    """
+    """Return who submitted, trained or reran (by `seeds`) a verification, with organisations."""
     trained = session.execute(
         select(WorkerRow.user_id, Verification)
         .select_from(Attempt)
@@ -406,9 +399,8 @@ class WorkView(Schema):
 class QueuedView(WorkView):
     """A queued attempt. `position` counts from 1 within its hardware class, in fair order.
 
-    `expected_start` uses the median length of recent attempts of the hardware class. Without a
-    basis it is null, and `why_unknown` says why. `attempt` is above 1 after a failed attempt, which
-    cost no quota.
+    `expected_start` uses the median length of recent attempts of the hardware class. If it is null,
+    `why_unknown` says why. `attempt` is above 1 after a failed attempt, which cost no quota.
     """
 
     submission_id: str | None
@@ -460,10 +452,7 @@ class QueueView(Schema):
 
 @router.read("/queue")
 def get_queue(session: Session, limit: LimitDep = SHOWN_PER_CLASS) -> QueueView:
-    """Read the queue by hardware class: places and expected starts.
-
-    Each class lists its next `limit` attempts to start.
-    """
+    """Read the queue by hardware class: the next `limit` attempts with their expected starts."""
     queue = _Queue(session)
     classes = {row.hardware_class for row in queue.fleet.workers}
     classes |= {name for name in queue.lines if name is not None}
@@ -479,10 +468,7 @@ def get_queue(session: Session, limit: LimitDep = SHOWN_PER_CLASS) -> QueueView:
 
 
 def read_place(session: Session, verification_id: str) -> tuple[ClassQueueView, QueuedView] | None:
-    """Find a verification in the queue of its hardware class, which lists only it.
-
-    None if it does not wait, or the viewer may not see it.
-    """
+    """Find a waiting verification's place in its class's queue, if the viewer may see it."""
     queue = _Queue(session)
     for wanted, line in queue.lines.items():
         if any(row.verification_id == verification_id for row in line):
@@ -503,8 +489,7 @@ class _Queue:
         self._visible = set(session.scalars(select(Verification.id).where(is_open)))
 
     @cached_property
-    def _seconds(self) -> defaultdict[str, list[float]]:
-        """Lengths of recent attempts, by hardware class."""
+    def _recent_seconds(self) -> defaultdict[str, list[float]]:
         query = (
             select(WorkerRow.hardware_class, Attempt.started_at, Attempt.ended_at)
             .join(WorkerRow, WorkerRow.name == Attempt.worker)
@@ -520,10 +505,7 @@ class _Queue:
     def view(
         self, wanted: str | None, *, shown: int | None = None, only: str | None = None
     ) -> ClassQueueView:
-        """Show the queue of a class. `wanted` is None for attempts of any class: all workers count.
-
-        Lists the first `shown` attempts, or `only` one verification's.
-        """
+        """Show the first `shown` attempts of a class's queue (None: any class), or `only` one."""
         line = self.lines.get(wanted, [])
         places = [
             (position, row)
@@ -547,7 +529,7 @@ class _Queue:
         )
 
     def _listed(self, wanted: str | None, places: Sequence[tuple[int, Any]]) -> list[QueuedView]:
-        """Leave out attempts that are gone meanwhile."""
+        """Leave out attempts gone meanwhile."""
         ids = [row.id for _, row in places]
         attempts = {row.id: row for row in read_attempts(self.session, Attempt.id.in_(ids))}
         views = []
@@ -559,10 +541,7 @@ class _Queue:
         return views
 
     def _expect(self, wanted: str | None, position: int) -> tuple[datetime | None, str | None]:
-        """Estimate when a place of a line starts, or say why it is unknown.
-
-        The able workers share the attempts before it, at the median of recent lengths.
-        """
+        """Estimate a place's start by the median of recent lengths, or say why it is unknown."""
         open_ = set(self.fleet.open)
         able = [row for row in self.fleet.takers(wanted) if row in open_]
         if not able:
@@ -570,9 +549,8 @@ class _Queue:
         behind = position - sum(row.state != "busy" for row in able)
         if behind <= 0:
             return self.now, None
-        took = [
-            each for name in {row.hardware_class for row in able} for each in self._seconds[name]
-        ]
+        classes = {row.hardware_class for row in able}
+        took = [each for name in classes for each in self._recent_seconds[name]]
         if not took:
             return None, NOTHING_ENDED
         return self.now + timedelta(seconds=behind * statistics.median(took) / len(able)), None
@@ -599,7 +577,7 @@ def _read_lines(session: Session) -> dict[str | None, list[Any]]:
 
 
 def read_attempts(session: Session, *which: ColumnElement[bool]) -> Sequence[Any]:
-    """Read attempts with the columns that are shown, oldest first."""
+    """Read attempts with their shown columns, oldest first."""
     query = (
         select(
             Attempt.id,

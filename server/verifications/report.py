@@ -77,11 +77,7 @@ NARROW: tuple[PrecisionName, ...] = ("fp16", "bf16")
 
 
 def check_qualities(run: ReplayRun, benchmark: Benchmark) -> None:
-    """Raise RuleError, naming run and field, for a run with impossible qualities.
-
-    A run that reached the target has an evaluation at it. With a budget its time is the last
-    evaluation's within the budget.
-    """
+    """Raise RuleError, naming run and field, unless its qualities are possible and fit its end."""
     for index, item in enumerate(run.evaluations):
         for name in ("quality", "second_half"):
             found: float | None = getattr(item, name)
@@ -125,7 +121,7 @@ def check_amounts(report: ReplayReport) -> None:
 SPAN_TOLERANCE_SECONDS = 0.001
 OFF_CLOCK_FACTOR = 2.0
 OFF_CLOCK_SLACK_SECONDS = 0.25
-# The runs that ended by themselves.
+# Runs that ended by themselves.
 FINISHED = ("reached", "not_reached", "below_band")
 
 
@@ -148,10 +144,7 @@ class OffClock:
 
 
 def check_spans(run: ReplayRun) -> None:
-    """Raise RuleError unless the span of a run that ended by itself agrees with its ledger.
-
-    The span goes from the end of the preparation to the training's last message.
-    """
+    """Raise RuleError unless the seconds after the preparation agree with the run's ledger."""
     if run.status not in FINISHED or run.parent_seconds is None:
         return
     place = f"runs[{run.index}]"
@@ -177,10 +170,7 @@ def off_clock(run: ReplayRun, clock: Clock) -> OffClock:
 
 
 def check_off_clock(report: ReplayReport, clock: Clock, calibrated: Sequence[OffClock]) -> None:
-    """Raise RuleError if a run spends over twice the longest `calibrated` time off its clock.
-
-    `calibrated` is of the same hardware class. An empty one compares nothing.
-    """
+    """Raise RuleError if a run spends over twice its class's `calibrated` time off its clock."""
     for run in report.runs if calibrated else ():
         found = off_clock(run, clock)
         for name in ("preparation", "evaluation"):
@@ -193,10 +183,7 @@ def check_off_clock(report: ReplayReport, clock: Clock, calibrated: Sequence[Off
 
 
 def check_trained_in(report: ReplayReport, trainings: Iterable[Training]) -> None:
-    """Raise RuleError if the audited training touched nothing as narrow as its 16-bit type.
-
-    Workers of earlier releases ignore an ordered precision.
-    """
+    """Raise RuleError for a training wider than ordered: old workers ignore the precision."""
     audited = next((each for each in trainings if "profile" in each.measure), None)
     wanted = None if audited is None else audited.precision
     lowest = None if report.precision is None else report.precision.lowest
@@ -325,7 +312,6 @@ def _replayed_curves(
 def _runs_alike(
     session: Session, verification: Verification, report: ReplayReport
 ) -> list[tuple[str, int]]:
-    """Find runs of the benchmark's other verifications that begin like a run of the report."""
     openings = {opening_of(run) for run in report.runs}
     benchmark = definition(session, verification.benchmark_sha256)
     rows = session.execute(
@@ -388,10 +374,7 @@ class ReportAnswer(Schema):
 
 @dataclass(frozen=True)
 class Judged:
-    """The finding about a report, and the `facts` behind it.
-
-    It has a `failure` that ends the attempt, or else a `verdict` if its purpose has one.
-    """
+    """The finding about a report by these `facts`: a `failure` of the attempt, or a `verdict`."""
 
     facts: tuple[object, ...]
     refused: str | None = None
@@ -429,11 +412,7 @@ def post_report(services: ServicesDep, leased: LeasedDep, body: ReplayReport) ->
 def _judge(
     session: Session, attempt: Attempt, report: ReplayReport, slack_seconds: float
 ) -> Judged:
-    """Check and judge a report, only by reads. Raises an error for a report that is not as planned.
-
-    A report that contradicts the stored events fails its attempt. So does the first report of a
-    verification that other programs disturbed.
-    """
+    """Check and judge a report only by reads. Raises an error for an unplanned report."""
     _require_own_name_in(session, attempt, report)
     verification, facts = attempt.verification, _facts(session, attempt, report)
     died = _infrastructure_run(report)

@@ -78,7 +78,7 @@ def queue_request(session: Session, order: Order) -> Verification:
 
 
 def require_possible(session: Session, order: Order) -> None:
-    """Raise ConflictError or ContentError if its submission can't have such a job."""
+    """Raise ConflictError or ContentError if such a job about its submission is impossible."""
     submission, purpose = order.submission, order.purpose
     if submission is None:
         raise ValueError(f"a {purpose.name} is asked for about a submission")
@@ -103,10 +103,7 @@ def require_possible(session: Session, order: Order) -> None:
 
 
 def verify_by_policy(session: Session, event: VerificationWanted) -> None:
-    """Request the verification that a benchmark's policy requires, and charge its submitter.
-
-    A submission in an uncalibrated precision waits for a request.
-    """
+    """Request a policy's verification. A submission in an uncalibrated precision waits."""
     with suppress(UncalibratedError):
         order = Order(
             PURPOSES[kind_that_checks(event.submission)],
@@ -139,7 +136,7 @@ def measure_original(session: Session, event: OriginalReplaced) -> None:
 
 
 def end_withdrawn(session: Session, event: SubmissionWithdrawn) -> None:
-    """Cancel the verifications that a withdrawal ends."""
+    """Cancel the verifications of a withdrawal."""
     for verification_id in event.verifications:
         move(session, find_verification(session, verification_id), "cancel")
 
@@ -286,10 +283,7 @@ def why_no_room(
     submission: Submission,
     kind: str | None = None,
 ) -> str | None:
-    """Say why this caller has no room for a job about a submission. None if they have.
-
-    Reads without a lock, for a page. The request itself decides.
-    """
+    """Say why the caller has no room for a job. Without a lock: the request itself decides."""
     if caller.is_organiser:
         return None
     kind = kind or kind_that_checks(submission)
@@ -468,10 +462,7 @@ def _require_own_try(
 def reserve_head_to_head(
     session: Session, settings: Settings, challenger: Submission, holder: Submission
 ) -> float:
-    """Return the device seconds of the first pairs, on the quota of the challenger's submitter.
-
-    Raises UsedUpError or NotAllowedError without room. Organisers have no quota.
-    """
+    """Return the device seconds of the first pairs. Raises UsedUpError or NotAllowedError."""
     benchmark = definition(session, challenger.benchmark_sha256)
     pairs = looks_of(benchmark.ranking.pairs)[0]
     wanted = cost_of_head_to_head(session, benchmark, (challenger, holder), pairs=pairs).seconds
@@ -507,7 +498,7 @@ def _find_both(
 
 
 def require_comparable(session: Session, challenger: Submission, holder: Submission) -> Benchmark:
-    """Return the definition of both. Raises ContentError if their times don't compare."""
+    """Return the definition of both. Raises ContentError for incomparable times."""
     both = f"Submissions {challenger.id} and {holder.id}"
     if challenger.benchmark_id != holder.benchmark_id:
         raise ContentError(

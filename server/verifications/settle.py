@@ -66,11 +66,7 @@ class BoardSettler:
         self._settled: dict[str, int] = {}  # The version read before.
 
     def settle(self, *, every: bool = False) -> bool:
-        """Queue the references and head-to-heads that are due. Returns whether any may be.
-
-        It looks at boards that have changed, or at `every` board. A failing board leaves the others
-        to be settled.
-        """
+        """Settle changed boards, or `every` board. Returns whether references or pairs were due."""
         database, did = self._services.database, False
         with database.read(ORGANISER) as session:
             versions = board_versions(session)
@@ -245,7 +241,6 @@ def _measure_reference(session: Session, benchmark: Benchmark, reference: Submis
 
 
 def _take_the_place_of_equals(session: Session, reference: Submission) -> None:
-    """Make earlier submissions with the reference's settings its duplicates."""
     equals = select(Submission).where(
         Submission.configuration_sha256 == reference.configuration_sha256,
         Submission.id != reference.id,

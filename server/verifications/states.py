@@ -7,10 +7,10 @@
 | running | retry | queued | a lost worker or a refused report, while attempts are left |
 | running | report | done | the report |
 | running | check | checking | the report, if an independent rerun was drawn |
-| checking | conclude | done | the rerun, or nobody who could make one for ten minutes |
+| checking | conclude | done | the rerun, or ten minutes of waiting for a worker |
 | checking | refute | queued | a rerun: two owners contradict the worker, which is paused |
 | running | fail | failed | the report, a limit of time, the last attempt that was lost |
-| queued | expire | failed | nobody who could train it came in time |
+| queued | expire | failed | seven days of waiting for a worker |
 | queued, checking | cancel | cancelled | an organiser |
 
 A running comparison or calibration may be cancelled. A withdrawal cancels queued jobs and
@@ -26,7 +26,7 @@ drawn. The attempts:
 | running | fail | failed | the report, a limit of time |
 | running | lose | lost | a lease that ran out |
 | done | refute | lost | two other owners |
-| queued | expire | cancelled | nobody who could train it came in time |
+| queued | expire | cancelled | waiting too long for a worker |
 | queued, running | cancel | cancelled | its verification |
 """
 
@@ -99,7 +99,7 @@ HINTS = {
 
 
 class StateError(ConflictError):
-    """An event doesn't start from the state of a verification or an attempt."""
+    """An event has to start from another state."""
 
 
 def move(
@@ -111,8 +111,8 @@ def move(
 ) -> None:
     """Move a verification or an attempt, with other columns that change with its state.
 
-    One UPDATE decides: the later of two transactions gets a StateError. So does an event that the
-    table hasn't, or one with unmet `conditions`. A new row is added.
+    One UPDATE decides: the later of two transactions gets a StateError. So does an event outside
+    the table, or an event with unmet `conditions`. A new row is added.
     """
     table = _table_of(row)
     before, after = row.state, table.get((row.state, event))

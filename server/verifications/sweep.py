@@ -1,4 +1,4 @@
-"""End attempts without a report: the worker went silent or took too long, or no worker came."""
+"""End attempts without a report: the worker was silent or slow, or none came."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -50,7 +50,7 @@ def expire_leases(database: Database, *, now: datetime | None = None) -> int:
 
 
 def end_overdue(database: Database, *, now: datetime | None = None) -> int:
-    """End every running attempt that is past its time limit or its run's."""
+    """End every running attempt past its time limit or its run's."""
     moment = now or utc_now()
 
     def fail(session: Session, attempt: Attempt) -> None:
@@ -119,7 +119,7 @@ def _line(event: dict[str, Any]) -> str:
 
 
 def end_unmade_cross_checks(database: Database, *, now: datetime | None = None) -> int:
-    """End each rerun that waits without another owner's worker. Its verdict is left open."""
+    """End reruns waiting without another owner's worker. Their verdicts are left open."""
     waiting = (
         select(Attempt)
         .join(Verification)
@@ -160,7 +160,6 @@ def _end_waiting(session: Session, attempt: Attempt, why: Reason) -> None:
 def _end_each(
     database: Database, attempt_ids: Iterable[str], stop: Callable[[Session, Attempt], None]
 ) -> int:
-    """End each attempt in a transaction of its own. Returns how many were ended."""
     ended = 0
     for attempt_id in attempt_ids:
         try:

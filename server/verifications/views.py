@@ -109,7 +109,7 @@ def view(session: Session, verification: Verification) -> VerificationView:
 def line(
     session: Session, verification: Verification, waits: Waits | None = None
 ) -> VerificationView:
-    """Build a verification's view for a list, without band and report. `waits` saves statements."""
+    """Build a verification's short view for a list. `waits` saves statements."""
     benchmark = definition(session, verification.benchmark_sha256)
     ended = verification.state in ENDED
     shows = ended and PURPOSES[verification.kind].track != "evidence"
@@ -223,11 +223,7 @@ DECIDING_WEIGHTS = {
 
 
 class VerificationLine(BaseModel):
-    """A verification in one line, with the latest evaluation or the first reason that decides.
-
-    `model`, `hardware` and `submitter` are the submission's, in a head-to-head the challenger's.
-    `run` counts from 0.
-    """
+    """A verification in one line. A head-to-head shows its challenger. `run` counts from 0."""
 
     id: str
     kind: str

@@ -223,7 +223,7 @@ CursorDep = Annotated[str | None, Query(max_length=LONGEST_CURSOR)]
 
 
 class WorkerCounts(NamedTuple):
-    """Number of workers that ever signed on, that are alive, and that are at work."""
+    """Number of workers: ever signed on, alive, and at work."""
 
     total: int
     alive: int

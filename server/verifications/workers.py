@@ -152,10 +152,7 @@ def _reserve(session: Session, system: WorkerSystem, caller: Caller) -> WorkerRo
 
 
 def _confirmation_beside(session: Session, system: WorkerSystem, caller: Caller) -> dict[str, Any]:
-    """Copy the confirmation of the owner's worker on an equal machine.
-
-    Each job of a cluster brings a worker under another name.
-    """
+    """Copy the confirmation of the owner's worker on an equal machine, for jobs of a cluster."""
     machine = _machine(asdict(system))
     confirmed = session.execute(
         select(WorkerRow.system, WorkerRow.confirmed_by)
@@ -320,7 +317,7 @@ def pause_failing(session: Session, worker_name: str) -> None:
     """Pause all workers of a worker's owner if three of their last ten attempts failed.
 
     Attempts count since an organiser last resumed one of them, if the infrastructure failed. A
-    right report from a busy host is excused. Organisers' own workers are never paused.
+    right report from a busy host is excused. Organisers' own workers go on.
     """
     owner = session.scalar(select(WorkerRow.user_id).where(WorkerRow.name == worker_name))
     if owner is None or is_organisers_worker(session, worker_name):
@@ -432,10 +429,7 @@ def post_probe(session: Session, caller: Caller, body: WorkerProbe) -> ProbeAnsw
 
 
 def _baseline_of(session: Session, worker: WorkerRow, row: WorkerProbeRow) -> float | None:
-    """Return the median of the first five good readings. None with fewer than three.
-
-    The first ones, so that a worker which loses a little every day keeps its first baseline.
-    """
+    """Take the first five good readings, so that a small daily loss adds up. None below three."""
     before = select(WorkerProbeRow.gflops).where(
         WorkerProbeRow.worker == worker.name,
         WorkerProbeRow.configuration == row.configuration,
