@@ -137,6 +137,7 @@ class FinishlineApp(FastAPI):
         app = observed(super().build_middleware_stack(), metrics, private=private)
         if private:
             return app  # The cache checks no token.
+        # Its responses are counted, and stay out of the log.
         return BoardCache(app, services.of(VersionReader), metrics)
 
 

@@ -86,6 +86,7 @@ class Database:
         """Make the engine. PostgreSQL waits `lock_seconds` for a lock, then raises an error."""
         self.url = make_url(url)
         self.is_sqlite = self.url.get_backend_name() == "sqlite"
+        # For the threads of this process. Other processes wait in SQLite's busy loop.
         self._turn = Lock() if self.is_sqlite else nullcontext()
         # Whether PostgreSQL refused a write on a full disk. The health check clears it.
         self.was_full = False
@@ -125,10 +126,18 @@ class Database:
 
     @contextmanager
     def read(self, viewer: Viewer = ANYBODY) -> Iterator[Session]:
-        """Open a session that reads as its viewer. Read lists of a row within the block."""
+        """Open a session for reading, which shows the submissions that its viewer may see.
+
+        Changes are dropped. Read lists of a row within the block.
+        """
         with self._session({VIEWER: viewer}) as session:
             yield session
-            _untie(session)
+            # A row and its list refer to each other, such as a submission and its verifications.
+            # Expired they go at once. Else they wait for the garbage collector, and under load a
+            # server grows by a tenth.
+            for row in session.identity_map.values():
+                if lists := _lists_tied(object_mapper(row)):
+                    session.expire(row, lists)
 
     @contextmanager
     def read_snapshot(self, viewer: Viewer = ANYBODY) -> Iterator[Session]:
@@ -217,16 +226,6 @@ def _serve_alone(path: str) -> int:
     return file
 
 
-def _untie(session: Session) -> None:
-    """Expire lists of rows that refer back, such as a submission's verifications.
-
-    Else such cycles wait for the garbage collector, and under load a server grows by a tenth.
-    """
-    for row in session.identity_map.values():
-        if lists := _lists_tied(object_mapper(row)):
-            session.expire(row, lists)
-
-
 @cache
 def _lists_tied(table: Mapper[Any]) -> list[str]:
     relations = table.relationships
@@ -244,10 +243,7 @@ def before_commit(session: Session, call: Callable[[], None]) -> None:
 
 
 def wait_to_write(session: Session) -> None:
-    """Wait for the lock of writers on PostgreSQL. SQLite has one writer by itself.
-
-    A process that freezes loses its transaction after 60 s, so that others go on.
-    """
+    """Wait for PostgreSQL's lock of writers, which a frozen process loses after 60 s."""
     if session.get_bind().dialect.name == "postgresql":
         session.connection().exec_driver_sql(WAIT_TO_WRITE)
 

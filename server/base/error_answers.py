@@ -27,6 +27,7 @@ from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
 from finishline.rules.errors import RuleError
+from server.base.database import DISK_FULL as POSTGRESQL_FULL
 from server.base.errors import (
     ContentError,
     HttpError,
@@ -49,7 +50,6 @@ FULL_DISK_RETRY_SECONDS = 60
 OUT_OF_REACH = (OperationalError, InterfaceError, PoolTimeoutError)
 OF_THE_DATABASE = (*OUT_OF_REACH, DataError, InternalError, ProgrammingError)
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-POSTGRESQL_FULL = "53100"
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Errors of PostgreSQL after a failover to a read-only standby (25006), to a database without this
 # schema (3F000, 42P01), at another revision (42703) or without the rights (42501).

@@ -1,7 +1,4 @@
-"""The server's Ed25519 key: made when first needed, read again for each signature.
-
-Replacing the file rotates the key without a restart. Earlier public keys stay listed.
-"""
+"""The server's Ed25519 key, read again for each signature: replacing the file rotates it."""
 
 import hmac
 import os

@@ -1,8 +1,4 @@
-"""Definitions of benchmarks: each is a row, and the row that came in force last is used.
-
-A definition comes in force when a server starts with its file, when an organiser adds the
-benchmark, and with the first result of an archive (server.benchmarks.in_force).
-"""
+"""Definitions of benchmarks as rows. The row that came in force last is used."""
 
 import hashlib
 from collections.abc import Mapping
@@ -10,7 +6,6 @@ from collections.abc import Mapping
 from sqlalchemy import Connection, Row, select
 from sqlalchemy.orm import Session
 
-from finishline.rules.archive.definitions import shipped_definitions
 from finishline.rules.benchmarks.benchmark import Benchmark, read_benchmark
 from finishline.rules.ranking import Round
 from finishline.rules.text import did_you_mean
@@ -133,11 +128,6 @@ def read_benchmark_file(services: Services, benchmark: Benchmark, name: str, sha
             return file.read()
     except OSError as error:
         raise LostFileError(sha256) from error
-
-
-def importable_benchmarks(offered: Mapping[str, Benchmark]) -> dict[str, Benchmark]:
-    """Return the benchmarks of archives' results: shipped ones, and offered ones."""
-    return shipped_definitions() | dict(offered)
 
 
 def find_benchmark(benchmarks: Mapping[str, Benchmark], benchmark_id: str) -> Benchmark:

@@ -109,6 +109,9 @@ class PriceQuery(Body):
     on: DayField = None
 
 
+Asked = Annotated[PriceQuery, Query()]
+
+
 @dataclass(frozen=True)
 class SystemPrice:
     """The price of a whole system, in US dollars per hour, that a cost may rest on.
@@ -246,7 +249,7 @@ def find_price(session: Session, price_id: int) -> PriceRow:
 
 
 @router.read("/prices", to_all=True)
-def list_prices(session: Session, query: Annotated[PriceQuery, Query()]) -> PriceList:
+def list_prices(session: Session, query: Asked) -> PriceList:
     """List instance prices with their dates and sources. With `on`, prices in force that day."""
     names = (PriceRow.provider, PriceRow.instance, PriceRow.region, PriceRow.pricing)
     wanted = query.model_dump(exclude_none=True, exclude={"on"})
@@ -308,9 +311,6 @@ def _insert(session: Session, caller: Caller, wanted: PriceCreate) -> PriceRow:
 def _the_same(session: Session, wanted: PriceCreate) -> int | None:
     columns = (getattr(PriceRow, name) == value for name, value in wanted.model_dump().items())
     return session.scalar(select(PriceRow.id).where(*columns).limit(1))
-
-
-Asked = Annotated[PriceQuery, Query()]
 
 
 @router.read("/prices.csv", to_all=True, response_class=Response, responses=CSV_ANSWER)

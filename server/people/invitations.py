@@ -207,7 +207,7 @@ def list_invitations(session: Session, caller: Caller) -> InvitationList:
 def revoke_invitation(
     session: Session, caller: Caller, invitation_id: InvitationId
 ) -> InvitationView:
-    """Revoke a link by which people join. Those who joined with it stay."""
+    """Revoke a link by which people join. People who joined with it stay."""
     found = session.get(Invitation, invitation_id)
     if found is None or (found.made_by != caller.user_id and not caller.is_admin):
         raise no_such("invitation", invitation_id, of="You have no")

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from finishline.rules.archive.definitions import shipped_texts
+from finishline.rules.archive.definitions import shipped_definitions, shipped_texts
 from finishline.rules.benchmarks.accelerators import accelerators_of_cloud, is_same_kind
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import ClaimError
@@ -33,7 +33,7 @@ from server.base.models import (
 )
 from server.base.services import Services
 from server.base.visibility import ORGANISER, Viewer
-from server.benchmarks.definitions import importable_benchmarks, put_in_force
+from server.benchmarks.definitions import put_in_force
 from server.benchmarks.in_force import PhaseWatch
 from server.benchmarks.phases import admit
 from server.people.audit import Subject, record
@@ -133,7 +133,7 @@ def check_upload(services: Services, caller: Caller, upload: Upload) -> Checked:
         benchmark = offered[claim.benchmark_id]
         result = no_result(benchmark)
         return Checked(services, caller, upload, claim, benchmark, result, package=package)
-    benchmarks = importable_benchmarks(offered) if upload.archive else offered
+    benchmarks = shipped_definitions() | dict(offered) if upload.archive else offered
     scored = score_submission(
         upload.claim_json,
         upload.log_files,
@@ -304,10 +304,7 @@ def refuse_same_logs(session: Session, submission: Submission) -> None:
 
 
 def _link_or_verify(session: Session, new: Checked, submission: Submission) -> None:
-    """Mark a duplicate, or request the verification for code or by the policy.
-
-    With a full quota, code is refused and logs are stored as they are.
-    """
+    """Mark a duplicate, or request a verification. With a full quota only code is refused."""
     if submission.configuration_sha256 is not None and mark_duplicate(session, submission):
         return
     if new.package is None:

@@ -250,13 +250,10 @@ def difference(old: Mapping[str, str], new: Mapping[str, str]) -> list[FileDiffe
         if name in old and name in new and before == after:
             continue
         budget -= before.count("\n") + after.count("\n")
-        lines = tuple(_lines(before, after)) if budget >= 0 else None
+        lines = None
+        if budget >= 0:
+            # Only "\n" ends a line. The diff's head is left out.
+            diff = difflib.unified_diff(before.split("\n"), after.split("\n"), lineterm="")
+            lines = tuple((_KINDS[line[0]], line) for line in list(diff)[2:])
         found.append(FileDifference(name, lines))
     return found
-
-
-def _lines(before: str, after: str) -> Iterator[tuple[LineKind, str]]:
-    """Yield the lines of a unified diff without its head. Only `\\n` ends a line."""
-    diff = difflib.unified_diff(before.split("\n"), after.split("\n"), lineterm="")
-    for line in list(diff)[2:]:
-        yield _KINDS[line[0]], line

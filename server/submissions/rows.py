@@ -157,7 +157,7 @@ SAID = (
 
 
 def find_published(session: Session, new: Submission) -> str | None:
-    """Find the id of a stored published result with these logs and no other facts.
+    """Find the id of a stored published result with these logs and no contradicting fact.
 
     A later release of the command writes more facts into the claim of a set of an MLPerf round, so
     the same set comes under another key. An entry of DAWNBench is its bytes: another key is another
