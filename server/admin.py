@@ -32,7 +32,7 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run one command. Exits with 1 and a sentence if it fails. Only this user may read files."""
+    """Run one command. Exits with 1 and a sentence if it fails. Its files are private."""
     os.umask(0o077)
     try:
         app(prog_name="python -m server.admin")

@@ -114,7 +114,7 @@ DESCRIPTION = (
     "Reads are public; writing takes a token: `Authorization: Bearer fl_...`. "
     "Errors are problem+json and name file, line and field."
 )
-# Compressed bytes, and event streams, whose readers get each event as it comes.
+# Compressed bytes, and event streams, which readers get event by event.
 NOT_TEXT = (*DEFAULT_EXCLUDED_CONTENT_TYPES, "application/octet-stream")
 
 

@@ -22,7 +22,7 @@ COMMANDS = (
     *("brpop", "rpop", "lpush", "rpush", "llen", "exists", "del", "expire", "pexpire"),
     *("sadd", "srem", "smembers", "hset", "hget", "hdel", "zadd", "zrem", "zrange"),
     *("get", "set", "watch", "unwatch", "multi", "exec", "discard"),
-    *("evalsha", "script|load"),  # To release a lock. A script may only do what its caller may.
+    *("evalsha", "script|load"),  # To release a lock. A script has its caller's rights.
 )
 
 

@@ -160,7 +160,7 @@ class Database:
 
     @contextmanager
     def write_beside(self) -> Iterator[Session]:
-        """Open a transaction that writes during another one, for example a heartbeat or an event.
+        """Open a transaction to write during another, for example a heartbeat or an event.
 
         It decides by one conditional statement, and changes no other row that `write` decides by.
         """
@@ -277,7 +277,7 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 def utc_now() -> datetime:
-    """This moment, in UTC."""
+    """Return this moment in UTC."""
     return datetime.now(UTC)
 
 

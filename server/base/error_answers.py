@@ -131,7 +131,7 @@ BODY_ERRORS = {
 
 
 def message_of(item: Mapping[str, Any]) -> str:
-    """Say what a validation error expects, a pattern in words."""
+    """Describe a validation error by the form that it expects, a pattern in words."""
     expected = PATTERNS.get(item.get("ctx", {}).get("pattern", "")) or EXPECTED.get(item["type"])
     if item["type"] == "missing" and item["loc"] == ("body",):
         expected = AN_OBJECT
@@ -169,7 +169,7 @@ def _answer_error(request: Request, found: Exception) -> Response:
 
 
 def _meaning(request: Request, error: Exception) -> ServerError | None:
-    """Translate an error to the one to answer. Returns None for an unforeseen error."""
+    """Translate an error to a ServerError. Returns None for an unforeseen error."""
     if isinstance(error, ServerError):
         return error
     if isinstance(error, RuleError):

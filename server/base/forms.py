@@ -30,7 +30,7 @@ class Body(Schema):
 
 
 def example(**fields: Any) -> ConfigDict:
-    """Give the description of a body this example. Texts may stand for dates."""
+    """Give the description of a body this example, in which texts may be dates."""
     return ConfigDict(strict=False, json_schema_extra={"examples": [fields]})
 
 

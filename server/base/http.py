@@ -131,7 +131,7 @@ def is_open_to_pages(scope: Scope) -> bool:
 
 
 class InContext:
-    """Make each request the one under way, and add the headers of every response.
+    """Make each request the current request, and add the headers of every response.
 
     Pages load from and send to this server only. For JSON and CSV, which browsers never read as a
     page, it is enough to forbid guessing another type. A "304 Not Modified" confirms a cached

@@ -809,7 +809,7 @@ class WorkerRow(Base):
     `drift` says why it is out, since `drifted_at`: its speed check is off its baseline, which has
     readings after `baseline_since`. `held` is "paused", by an organiser or a rule: by whom, since
     when and why. `confirmed_by` is an organiser, or None for the server's administration. `box` is
-    a BoxWord: whose code it trains, in which environments. A worker without a broker `polls`.
+    a BoxWord: the code and the environments it takes. A worker without a broker `polls`.
     """
 
     __tablename__ = "workers"

@@ -108,7 +108,7 @@ class Settings(BaseSettings):
     database_password: SecretStr | None = None
     broker_password: SecretStr | None = None
     artifacts_dir: Path = Path("var/artifacts")
-    # A bucket for kept logs, such as s3://results/logs. What `artifacts_dir` has goes there first.
+    # A bucket for kept logs, such as s3://results/logs. They are staged in `artifacts_dir` first.
     artifacts_url: str | None = Field(default=None, pattern="^s3://[^/]+")
     s3_endpoint_url: str | None = None
     benchmarks_dir: Path = places.BENCHMARKS

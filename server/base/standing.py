@@ -51,7 +51,7 @@ def kind_that_checks(submission: Submission) -> str:
 
 
 def published_verification(submission: Submission) -> Verification | None:
-    """Find the verification behind a submission's status: the one published last."""
+    """Find the verification behind a submission's status, published last."""
     published = [
         (verification.decided_at, verification.created_at, verification)
         for verification in submission.verifications

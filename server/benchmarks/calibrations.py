@@ -313,7 +313,7 @@ def chunk_sizes(runs: int) -> list[int]:
 def convergence_at(
     benchmark: Benchmark, runs: Sequence[ReferenceRun], batch_size: int
 ) -> ConvergenceAt:
-    """Epochs to the target at one batch size."""
+    """Describe the epochs to the target at one batch size."""
     measured = calibrated_by(benchmark, runs)
     epochs = tuple(calibrated_epochs(measured, batch_size))
     return ConvergenceAt(

@@ -86,7 +86,7 @@ MOST_TOKENS = 20
 
 
 def require_new_name(session: Session, name: str, *, user_id: int | None = None) -> None:
-    """Refuse a new name that looks like another one.
+    """Refuse a new name that looks like another name.
 
     The display name of user `user_id` may look like the name of their account. Raises ContentError
     about the form, ConflictError naming the similar name.

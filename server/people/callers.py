@@ -225,7 +225,7 @@ def take_notice(request: Request) -> Notice | None:
 
 
 def require_same_origin(request: Request, settings: Settings) -> None:
-    """Raise NotAllowedError unless the headers say that one of our pages sent this.
+    """Raise NotAllowedError unless the headers say that our page sent this form.
 
     Every browser of today sends Origin with a form. A request with neither header is refused.
     """
@@ -405,7 +405,7 @@ AnybodyDep = Annotated[Viewer, Depends(anybody)]
 OPEN = frozenset(
     {"/healthz", "/readyz", "/favicon.ico", "/robots.txt", "/.well-known/security.txt"}
 )
-# Signing in, joining, links in mails, and workers, whose lease is a secret.
+# Signing in, joining, links in mails, and workers with the secret of a lease.
 OPEN_UNDER = (f"{SIGN_IN}/", "/join/", "/mail/", "/static/", "/api/v1/attempts/")
 METRICS = "/metrics"
 # Only pages redirect a stranger to the sign-in.

@@ -110,7 +110,7 @@ def list_submissions(session: Session, wanted: SubmissionQuery) -> Page:
 
 
 def count_sources(session: Session, wanted: SubmissionQuery) -> dict[Source, int]:
-    """How many submissions fit the filters by source. Hardware is read from each, so not here."""
+    """Count submissions by source under the filters, except hardware, which each row must tell."""
     is_published = Submission.evidence == "published"
     of_both = wanted.model_copy(update={"source": None})
     columns: tuple[Any, ...] = (is_published, func.count())
