@@ -23,8 +23,9 @@ import psutil
 from worker.sandbox import race as race_module
 from worker.sandbox.cgroup import Usage
 from worker.sandbox.course import Course
+from worker.sandbox.inside.runner import MAGIC, FrameType
 from worker.sandbox.order import BoxUnavailableError, Order
-from worker.sandbox.protocol import MAGIC, ArraySpec, FrameType, Limits, header_of
+from worker.sandbox.protocol import ArraySpec, Limits, header_of
 from worker.sandbox.race import race
 
 LIMITS = Limits(

@@ -10,7 +10,7 @@ import secrets
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from perf.harness import CHECKOUT, DIGITS, Bars, median_ratio, run
 from perf.statistics import measured_share
 from reference_models.digits import DigitsConfig, read_data_set, train
 from worker.sandbox.course import Course, RaceResult
-from worker.sandbox.local import draw_course, limits_of, open_task, order_of
+from worker.sandbox.local import open_task, racer_of, train_run
 from worker.sandbox.order import BoxUnavailableError, closest_environment, installed_environments
 from worker.sandbox.protocol import ArraySpec
 from worker.sandbox.race import race
@@ -50,21 +50,23 @@ class Track:
         self, package: Path, index: int, *, factors: bool = True, control: bool = False
     ) -> RaceResult:
         """Train a package on a draw or a control, with all its factors or without."""
-        manifest = shipped_manifest(package)
-        course = draw_course(
-            self.task, self.benchmark, manifest, nonce=self.nonce, index=index, control=control
+        result = train_run(
+            self.task,
+            self.benchmark,
+            racer_of(package, shipped_manifest(package), self.benchmark),
+            nonce=self.nonce,
+            index=index,
+            seed=index,
+            factors=factors,
+            control=control,
         )
-        chosen = dict.fromkeys(manifest.factors or {}, factors)
-        course = replace(course, task={**course.task, "factors": chosen})
-        order = order_of(package, manifest, self.benchmark)
-        result = race(order, course, seed=index)
         if not result.asks:
             raise BoxUnavailableError(f"{package.name}: {result.message} {result.log_tail}")
         return result
 
 
 def shipped_manifest(package: Path) -> Manifest:
-    """The manifest of a shipped package, for the environment that is installed."""
+    """Read the manifest of a shipped package, for the installed environment."""
     manifest = read_manifest((package / FILE).read_bytes())
     installed = closest_environment(manifest.environment, installed_environments())
     return manifest.model_copy(update={"environment": installed or manifest.environment})
@@ -81,15 +83,15 @@ def train_boxed(seed: int) -> RaceResult:
         right = int((np.frombuffer(predictions, np.uint8) == answers).sum())
         return 2 * (100.0 * right / len(answers),)
 
+    order = racer_of(REFERENCE, shipped_manifest(REFERENCE), benchmark).order
     course = Course(
-        task={"threads": limits_of(benchmark).threads},
+        task={"threads": order.limits.threads},
         train={"x": images[~tests], "y": labels[~tests]},
         inputs={"x": images[tests]},
         prediction=ArraySpec("uint8", (len(answers),)),
         score=score,
         target=benchmark.target.value,
     )
-    order = order_of(REFERENCE, shipped_manifest(REFERENCE), benchmark)
     return race(order, course, seed=seed)
 
 
@@ -111,7 +113,6 @@ def train_trusted(seed: int, target: float) -> tuple[float, list[float]]:
 
 
 def count_reached(runs: Sequence[RaceResult]) -> int:
-    """Number of runs that reached the target."""
     return sum(run.status == "reached" for run in runs)
 
 
@@ -234,7 +235,7 @@ def measure(
     carried: int = 5,
     nonce: str = "",
 ) -> None:
-    """Train so many of each. A nonce is 64 hex digits, and drawn where none is given."""
+    """Train this many of each. A nonce is 64 hex digits, drawn by default."""
     nonce = nonce or secrets.token_hex(32)
     bars.say(f"nonce {nonce}")
     hold_trusted(bars, pairs)

@@ -1,4 +1,4 @@
-"""Train the packages of an attempt in a box: grant and task first, then one run after another."""
+"""Train the code submissions of an attempt: fetch the grant, start the task, run by run."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
@@ -28,15 +28,14 @@ from worker.sandbox.course import Ask, RaceResult
 from worker.sandbox.order import BoxUnavailableError, Order, installed_environments
 from worker.sandbox.packages import PackageMissingError
 from worker.sandbox.protocol import Limits
-from worker.sandbox.race import race
 from worker.sandbox.start import check_box
 from worker.sandbox.task import TaskBox, TaskError, task_module
 
 
 def box_word(*, host: Host, off: str | None = None) -> BoxWord:
-    """Whose packages this host trains, by a test of its box, and its environments.
+    """Say whose code this host trains, by a test of its sandbox, and in which environments.
 
-    `off` is the reason why it trains none, if there is one before any test.
+    `off` is a reason to train no code at all, which skips the test.
     """
     if off is not None:
         return BoxWord("off", off)
@@ -50,7 +49,7 @@ def box_word(*, host: Host, off: str | None = None) -> BoxWord:
 
 @dataclass(frozen=True)
 class Entries:
-    """The packages of an attempt, ready to be trained: an order for each, and a running task."""
+    """The code submissions of an attempt, with their orders and a running task."""
 
     job: ReplayJob
     grant: TrainingGrant
@@ -60,31 +59,22 @@ class Entries:
     def train(
         self, index: int, *, announcer: Announcer, stop: Callable[[], StopReason | None]
     ) -> ReplayRun:
-        """Train run `index` in a box of its own. A failure is a value, and no process is left."""
+        """Train run `index` in its own sandbox, and leave no process. A failure is a value."""
         training = self.job.trainings[index]
-        order = self.orders[training.package]
         announcer.run_started(index)
+        factors = {
+            name: bool(training.settings.get(name, usual))
+            for name, usual in self.grant.packages[training.package].factors.items()
+        }
         try:
-            course = self.task.draw(
-                bytes.fromhex(training.data_nonce or ""),
-                facts={
-                    "benchmark": self.job.benchmark_id,
-                    "threads": self.grant.threads,
-                    "device": "cuda" if order.gpus else "cpu",
-                    "factors": {
-                        name: bool(training.settings.get(name, usual))
-                        for name, usual in self.grant.packages[training.package].factors.items()
-                    },
-                },
-                target=self.job.target.value,
-                lower_is_better=self.job.target.direction == "lower",
-                control=training.is_control,
-                budget_seconds=self.job.target.budget_seconds,
-            )
-            result = race(
-                order,
-                course,
+            result = self.task.train(
+                self.orders[training.package],
+                nonce=bytes.fromhex(training.data_nonce or ""),
                 seed=training.seed,
+                benchmark_id=self.job.benchmark_id,
+                target=self.job.target,
+                factors=factors,
+                control=training.is_control,
                 on_start=lambda ledger: announcer.phase(index, "train", seconds=0.0, ledger=ledger),
                 on_ask=lambda ask: announcer.evaluation(index, evaluation_of(ask)),
                 stop=lambda: stop() is not None,
@@ -116,7 +106,7 @@ def evaluation_of(ask: Ask) -> ReplayEvaluation:
 
 
 def run_of(result: RaceResult, *, index: int, seed: int, reason: StopReason | None) -> ReplayRun:
-    """A run in a box as it is reported. `reason` is that of a worker which gave up."""
+    """Report a run in a sandbox. `reason` says why the worker gave up, if it did."""
     status, why = result.status, None
     if status == "failed":
         why = entry_failure(result.code, result.message or "")
@@ -144,10 +134,10 @@ def run_of(result: RaceResult, *, index: int, seed: int, reason: StopReason | No
 
 @contextmanager
 def open_entries(lease: Lease, server: WorkerLink, *, host: Host) -> Iterator[Entries]:
-    """Fetch the packages and the task of an attempt, and start the task.
+    """Fetch the code submissions and the task of an attempt, and start the task.
 
-    Raises BoxUnavailableError where this host cannot train them, FinishlineError where the server
-    does not hand them out.
+    Raises BoxUnavailableError if this host cannot train them, FinishlineError if the server refuses
+    them.
     """
     grant = server.training(lease)
     with ExitStack() as stack:
@@ -170,9 +160,9 @@ def open_entries(lease: Lease, server: WorkerLink, *, host: Host) -> Iterator[En
 
 
 def gpus_of(host: Host) -> tuple[str, ...]:
-    """The GPU of a host's containers, by its UUID. Bubblewrap's boxes and AMD's have none.
+    """Return the UUID of the GPU of a host's containers. Only containers with NVIDIA's have one.
 
-    A number would count all GPUs of the host, and a device counts those that a variable shows.
+    A number would count all GPUs of the host, but a device counts the GPUs of a variable.
     """
     if host.box != "oci" or not host.device.startswith("cuda"):
         return ()
@@ -181,7 +171,7 @@ def gpus_of(host: Host) -> tuple[str, ...]:
 
 
 def _order(content: PackageContent, grant: TrainingGrant, folder: Path, host: Host) -> Order:
-    """How to run a package. Raises BoxUnavailableError if its very environment is not here."""
+    """Build an order. Raises BoxUnavailableError if exactly this environment is not here."""
     environment = installed_environments(compiler=host.has_compiler).get(content.environment)
     if environment is None or environment.sha256 != content.environment_sha256:
         raise BoxUnavailableError(f"environment {content.environment} is another one on this host")
@@ -195,7 +185,7 @@ def _order(content: PackageContent, grant: TrainingGrant, folder: Path, host: Ho
 
 
 def _task_file(server: WorkerLink, lease: Lease, name: str, sha256: str) -> bytes:
-    """Content of a file of the task: shipped with this worker, else fetched and checked."""
+    """Read a file of the task: shipped with this worker, else fetched and checked."""
     installed = installed_server()
     if installed is not None:
         path = find_folder(installed, "benchmarks") / lease.job.benchmark_id / name

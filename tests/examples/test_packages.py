@@ -12,9 +12,8 @@ from finishline.rules.benchmarks.benchmark import load_benchmark
 from finishline.rules.trainings.package import read_package
 from perf.packages import shipped_manifest, train_boxed, train_trusted
 from worker.sandbox.bubblewrap import find_bubblewrap
-from worker.sandbox.local import draw_course, open_task, order_of
+from worker.sandbox.local import open_task, racer_of, train_run
 from worker.sandbox.order import BoxUnavailableError
-from worker.sandbox.race import race
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ROOT / "examples" / "packages"
@@ -41,8 +40,8 @@ def run(package, *, control=False):
     file = ROOT / "benchmarks" / f"{manifest.benchmark}.toml"
     benchmark = load_benchmark(file)
     with open_task(file.with_suffix(""), benchmark) as task:
-        course = draw_course(task, benchmark, manifest, nonce=NONCE, index=0, control=control)
-        return race(order_of(package, manifest, benchmark), course, seed=1)
+        racer = racer_of(package, manifest, benchmark)
+        return train_run(task, benchmark, racer, nonce=NONCE, index=0, seed=1, control=control)
 
 
 @pytest.mark.parametrize("package", EXAMPLES + REFERENCES, ids=str)

@@ -1,13 +1,12 @@
-"""Boxes of bubblewrap and a seccomp filter, as an ordinary user.
+"""Sandboxes of bubblewrap and a seccomp filter, as an ordinary user.
 
-A worker that runs as root starts them through a uid of its own. Else the inner user would be root
-outside: it could write the kernel's settings, and no limit to processes would hold.
+A worker that runs as root starts them through a separate uid. Otherwise the inner user would be
+root outside: it could write the kernel's settings and exceed every limit to processes.
 """
 
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,17 +19,19 @@ from worker.sandbox.order import (
     BoxUnavailableError,
     Order,
     Started,
+    channel_pair,
     filter_path,
     hidden_folders,
     require_filter,
     runner_command,
     seen_binds,
+    spawn,
     variables,
 )
 from worker.sandbox.packages import Bind, library_binds
 
-# bubblewrap's own, which ends the box and has none of its limits. A package that writes to its
-# memory outlives the run, so its files are hidden.
+# bubblewrap itself, which ends the sandbox and is outside its limits. Code could outlive the run by
+# writing to its memory, so its files are hidden.
 FIRST_PROCESS = "/proc/1"
 OLDEST_BUBBLEWRAP = (0, 8)
 BUBBLEWRAP_NEEDED = (
@@ -46,11 +47,11 @@ NAMESPACES_REFUSED = (
     "FINISHLINE_BOX=oci"
 )
 
-# The uid that a box of a root worker has on the host: no file and no other process is its own.
+# The uid that a root worker's sandbox has on the host. It owns no file and no other process.
 BOX_UID = 64_999
-# Of a box's programs. Nothing of the worker's own path.
+# PATH of a sandbox's programs, instead of the worker's.
 SEARCHED = "/usr/sbin:/usr/bin:/sbin:/bin"
-# A private mount namespace in which root shows the box's uid files below folders closed to it.
+# A private mount namespace in which root shows the uid files below folders closed to it.
 STAGE = """
 set -e
 mount -t tmpfs -o mode=755,size=1m stage "$1"
@@ -68,24 +69,22 @@ exec "$@"
 
 
 def launch(order: Order, folder: Path) -> Started:
-    """Start a box. Root stages its files in the empty `folder`. Raises OSError."""
+    """Start a sandbox. Root stages its files in the empty `folder`. Raises OSError."""
     staged = str(folder) if os.geteuid() == 0 else None
     parent = delegated()
     cgroup = BoxCgroup(parent, order.limits) if isinstance(parent, Path) else None
-    end, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    with inside:
-        try:
-            process = _start(order, inside, staged, cgroup)
-        except BaseException:
-            end.close()
-            if cgroup is not None:
-                cgroup.remove()
-            raise
+    try:
+        with channel_pair() as (end, inside):
+            process = _start(order, inside.fileno(), staged, cgroup)
+    except BaseException:
+        if cgroup is not None:
+            cgroup.remove()
+        raise
     return Started(process, end, process.pid, process.kill, cgroup=cgroup)
 
 
 def _start(
-    order: Order, inside: socket.socket, stage: str | None, cgroup: BoxCgroup | None
+    order: Order, channel: int, stage: str | None, cgroup: BoxCgroup | None
 ) -> "subprocess.Popen[bytes]":
     arguments, binds = _arguments(order, staged=stage)
     rules = os.open(filter_path(), os.O_RDONLY | os.O_CLOEXEC)
@@ -98,28 +97,20 @@ def _start(
             "--args", str(listed),
             "--seccomp", str(rules),
             "--",
-            *runner_command(order, inside.fileno()),
+            *runner_command(order, channel),
         ]  # fmt: skip
         if stage is not None:
             command = through_own_uid(command, [bind.source for bind in binds], stage)
         if cgroup is not None:
             command = cgroup.entering(command)
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={"PATH": SEARCHED},
-            pass_fds=(inside.fileno(), rules, listed),
-            start_new_session=True,
-        )
+        return spawn(command, variables={"PATH": SEARCHED}, descriptors=[channel, rules, listed])
     finally:
         os.close(rules)
         os.close(listed)
 
 
 def _arguments(order: Order, *, staged: str | None) -> tuple[list[str], list[Bind]]:
-    """Arguments of bubblewrap, and the binds in the order in which they are staged."""
+    """Return bubblewrap's arguments, and the binds in the order of staging."""
     _, links = library_binds()
     binds = seen_binds(order)
     limits = order.limits
@@ -139,7 +130,7 @@ def _arguments(order: Order, *, staged: str | None) -> tuple[list[str], list[Bin
         found += ["--size", "4096", "--tmpfs", folder, "--remount-ro", folder]
     found += [
         "--proc", "/proc", "--tmpfs", FIRST_PROCESS, "--dev", "/dev",
-        "--dev-bind", "/dev/null", "/dev/zero",  # Shared, it is memory that no tmpfs bounds.
+        "--dev-bind", "/dev/null", "/dev/zero",  # Shared zeros are memory outside every tmpfs.
         "--size", str(limits.shared_memory_bytes), "--tmpfs", "/dev/shm",  # noqa: S108
         "--size", str(limits.scratch_bytes), "--tmpfs", SCRATCH,
         "--remount-ro", FIRST_PROCESS, "--remount-ro", "/dev", "--remount-ro", "/",
@@ -149,45 +140,48 @@ def _arguments(order: Order, *, staged: str | None) -> tuple[list[str], list[Bin
 
 
 def check_host() -> None:
-    """Raise BoxUnavailableError where bubblewrap can start no box, before one is."""
+    """Raise BoxUnavailableError if bubblewrap cannot start a sandbox on this host."""
     find_bubblewrap()
     if os.geteuid() == 0 and not may_use_own_uid():
         raise BoxUnavailableError(ROOT_REFUSED)
 
 
 def why_no_cgroup() -> str | None:
-    """The reason why boxes have no cgroup, None if they have one."""
+    """Return why sandboxes have no cgroup, None if they have one."""
     found = delegated()
     return str(found) if isinstance(found, NoCgroupError) else None
 
 
 def reason_of(line: str) -> str | None:
-    """The reason of bubblewrap's last line, if it is one that ordinary words say better."""
-    if re.match(r"bwrap: .*(namespace|uid map|loopback)", line):
-        return NAMESPACES_REFUSED
-    return None
+    """Return plainer words for the last line of a bubblewrap that was refused namespaces."""
+    is_refused = re.match(r"bwrap: .*(namespace|uid map|loopback)", line)
+    return NAMESPACES_REFUSED if is_refused else None
 
 
 def find_bubblewrap() -> str:
-    """The path of a bubblewrap that is new enough. Raises BoxUnavailableError."""
+    """Find a bubblewrap that is new enough. Raises BoxUnavailableError."""
     found = shutil.which("bwrap")
     if found is None or sys.platform != "linux":
         raise BoxUnavailableError(BUBBLEWRAP_NEEDED)
     said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
-    if said.returncode:  # Killed from outside, say: it tells nothing about its version.
+    if said.returncode:  # For example killed from outside: its version is unknown.
         raise BoxUnavailableError(f"{found} --version ended with {said.returncode}; try again")
-    try:
-        version = tuple(int(part) for part in said.stdout.split()[-1].split(".")[:2])
-    except (ValueError, IndexError):
-        version = (0, 0)
-    if version < OLDEST_BUBBLEWRAP:
+    if version_in(said.stdout) < OLDEST_BUBBLEWRAP:
         raise BoxUnavailableError(BUBBLEWRAP_NEEDED)
     require_filter()
     return found
 
 
+def version_in(said: str) -> tuple[int, ...]:
+    """Return the two first numbers of a program's last word, (0, 0) if it names no version."""
+    try:
+        return tuple(int(part) for part in said.split()[-1].split(".")[:2])
+    except (ValueError, IndexError):
+        return (0, 0)
+
+
 def through_own_uid(command: list[str], sources: Iterable[Path], stage: str) -> list[str]:
-    """The command through the uid, after root has staged these files for it by their numbers."""
+    """Wrap a command so that root stages these files by number, then runs it as the uid."""
     return [
         "unshare", "--mount", "--propagation", "private",
         "/bin/sh", "-c", STAGE, "stage", stage, *map(str, sources), "--",
@@ -198,7 +192,7 @@ def through_own_uid(command: list[str], sources: Iterable[Path], stage: str) -> 
 
 
 def may_use_own_uid() -> bool:
-    """Whether root may start a program through the uid on this host."""
+    """Say whether root may start a program through the uid on this host."""
     with tempfile.TemporaryDirectory() as stage:
         try:
             tried = subprocess.run(

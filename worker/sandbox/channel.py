@@ -1,4 +1,4 @@
-"""The worker's end of a box's channel: frames with one deadline each, arrays in sealed memory."""
+"""The worker's end of the channel: frames with one deadline each, arrays in sealed memory."""
 
 import mmap
 import os
@@ -7,15 +7,15 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from worker.sandbox.inside.runner import HEADER, FrameType
 from worker.sandbox.protocol import (
-    HEADER,
     ArraySpec,
     Conversation,
-    FrameType,
     ProtocolError,
     TaskConversation,
     header_of,
@@ -30,16 +30,16 @@ SEALS = 0x1 | 0x2 | 0x4 | 0x8
 
 
 class ClosedError(Exception):
-    """The box closed its end."""
+    """The sandbox closed its end."""
 
 
 class DeadlineError(Exception):
-    """A frame was not complete at its deadline."""
+    """A frame was incomplete at its deadline."""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """A frame of the box. `at` is the worker's clock when its last byte had arrived."""
+    """A frame of the sandbox. `at` is the worker's clock at its last byte."""
 
     kind: FrameType
     body: bytearray
@@ -47,7 +47,7 @@ class Frame:
 
 
 class Channel:
-    """Frames to and from a box. `look` is called every 50 ms of waiting and may raise."""
+    """Sends and receives frames. `look` is called every 50 ms of waiting and may raise."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Channel:
     def send(
         self, kind: FrameType, body: bytes = b"", *, deadline: float, descriptor: int | None = None
     ) -> None:
-        """Send a frame. Raises DeadlineError if the box does not take it, ClosedError."""
+        """Send a frame. Raises DeadlineError or ClosedError."""
         rest = memoryview(header_of(kind, self._sent, len(body)) + body)
         self._sent += 1
         while rest:
@@ -83,14 +83,14 @@ class Channel:
             rest = rest[count:]
 
     def receive(self, *, deadline: float) -> Frame:
-        """The next frame of the box. Raises ProtocolError, DeadlineError or ClosedError."""
+        """Receive the next frame. Raises ProtocolError, DeadlineError or ClosedError."""
         header = self._read(HEADER.size, deadline)
         kind, length = self._conversation.accept(bytes(header))
         body = self._read(length, deadline)
         return Frame(kind, body, time.perf_counter())
 
     def refuse_early(self) -> None:
-        """Raise ProtocolError if bytes wait before it is the box's turn, ClosedError at its end."""
+        """Raise ProtocolError for bytes sent too early, ClosedError at the end."""
         try:
             early = self._end.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
@@ -107,7 +107,7 @@ class Channel:
         while at < length:
             self._wait(select.POLLIN, deadline)
             try:
-                # Without room for them, descriptors that come along are dropped by the kernel.
+                # Plain receiving: the kernel drops descriptors that come along.
                 count = self._end.recv_into(view[at:])
             except BlockingIOError:
                 continue
@@ -131,7 +131,7 @@ class Channel:
 
 
 def seal(arrays: Mapping[str, Array]) -> int:
-    """A memory file with the arrays that nobody can write to. The caller closes it."""
+    """Write arrays to a memory file and seal it against writes. The caller closes it."""
     import fcntl  # Only a box needs it, and a worker without boxes runs anywhere.
 
     specs = specs_of(arrays)
@@ -150,5 +150,10 @@ def seal(arrays: Mapping[str, Array]) -> int:
 
 
 def specs_of(arrays: Mapping[str, Array]) -> dict[str, ArraySpec]:
-    """Types and shapes of arrays. Raises ValueError for one that cannot be sent."""
+    """Return types and shapes of arrays. Raises ValueError for one that cannot be sent."""
     return {name: ArraySpec(str(one.dtype), one.shape) for name, one in arrays.items()}
+
+
+def listed(arrays: Mapping[str, Array]) -> dict[str, Any]:
+    """Return types and shapes of arrays for JSON."""
+    return {name: [one.dtype, list(one.shape)] for name, one in specs_of(arrays).items()}

@@ -1,4 +1,4 @@
-"""A task as a run meets it: its course, the evaluations, the result, and a thread that scores."""
+"""What one run in a sandbox takes and returns: course, evaluations, result. And its scorer."""
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from finishline.rules.run import Ledger
-from worker.sandbox.channel import Array, specs_of
+from worker.sandbox.channel import Array, listed, specs_of
 from worker.sandbox.protocol import ArraySpec
 
 POLL_SECONDS = 0.05
@@ -15,12 +15,11 @@ RaceStatus = Literal["reached", "not_reached", "failed", "cancelled"]
 
 @dataclass(frozen=True)
 class Course:
-    """A task as a box meets it: public facts, the data of this run, and a way to score.
+    """The data of one run, public facts for `prepare`, and a way to score.
 
-    `score` takes predictions as bytes and returns the quality on each half. Labels stay in it. It
-    runs in a thread beside the clock, which it delays if it computes long without leaving Python.
-    `task` has names that `prepare` gets beside shapes and prediction. With a budget the run ends
-    after so many seconds, whatever its quality.
+    `score` takes predictions as bytes and returns the quality on each half. It keeps the labels. It
+    runs in a second thread, and holding the GIL for long would delay the clock. With a budget the
+    run ends after that many seconds at any quality.
     """
 
     task: Mapping[str, Any]
@@ -33,7 +32,7 @@ class Course:
     budget_seconds: float | None = None
 
     def is_reached(self, quality: float) -> bool:
-        """Whether a quality is at the target or better, which ends a run without a budget."""
+        """Say whether a quality ends the run: at the target or better, without a budget."""
         if self.budget_seconds is not None:
             return False
         return quality <= self.target if self.lower_is_better else quality >= self.target
@@ -41,7 +40,7 @@ class Course:
 
 @dataclass(frozen=True)
 class Ask:
-    """An evaluation: seconds on the entry clock, the quality on both halves, the predictions."""
+    """One evaluation, with seconds since the clock started."""
 
     number: int
     seconds: float
@@ -53,10 +52,10 @@ class Ask:
 
 @dataclass(frozen=True)
 class RaceResult:
-    """A run in a box. `code` names a failure. `seconds` is the time to the target.
+    """A run in a sandbox. `code` names a failure. `seconds` is the time to the target.
 
-    `processor_share` is the part of the time on the clock, up to one of its last asks, in which its
-    threads that were ready to run had a processor.
+    `processor_share` is the time in which ready threads had a processor, divided by the time in
+    which they were ready. It ends at one of the last asks.
     """
 
     status: RaceStatus
@@ -71,14 +70,13 @@ class RaceResult:
 
 
 def public_task(course: Course) -> dict[str, Any]:
-    """The facts that a package's `prepare` gets, all known before anything is drawn."""
+    """Return what `prepare` gets. All of it is known before the draw."""
+    train = specs_of(course.train)
     return {
         **course.task,
-        "shapes": {name: list(one.shape) for name, one in specs_of(course.train).items()},
-        "dtypes": {name: one.dtype for name, one in specs_of(course.train).items()},
-        "inputs": {
-            name: [one.dtype, list(one.shape)] for name, one in specs_of(course.inputs).items()
-        },
+        "shapes": {name: list(one.shape) for name, one in train.items()},
+        "dtypes": {name: one.dtype for name, one in train.items()},
+        "inputs": listed(course.inputs),
         "prediction": [course.prediction.dtype, list(course.prediction.shape)],
         "target": course.target,
         "budget_seconds": course.budget_seconds,
@@ -86,10 +84,10 @@ def public_task(course: Course) -> dict[str, Any]:
 
 
 class Scorer:
-    """Scores in the order in which they are put. Use it as a context.
+    """Scores in order, in its own thread. Use it as a context.
 
-    A score returns whether it ends the run. Then, or after an error, later scores are dropped and
-    `ended` is called once.
+    A score returns whether it ends the run. After such a score or an error, later scores are
+    dropped and `ended` is called once.
     """
 
     def __init__(self, ended: Callable[[], None]) -> None:
@@ -106,11 +104,10 @@ class Scorer:
         self._pool.shutdown()
 
     def put(self, score: Callable[[], bool]) -> None:
-        """Score later, after those before it."""
         self._scores.append(self._pool.submit(self._run, score))
 
     def finish(self, *, stop: Callable[[], bool]) -> None:
-        """Wait for the open scores. `stop` drops those not begun. Raises a score's error."""
+        """Wait for the open scores. `stop` drops the waiting ones. Raises a score's error."""
         while wait(self._scores, POLL_SECONDS).not_done:
             self._over = self._over or stop()
         for each in self._scores:

@@ -1,11 +1,10 @@
-"""Train a package on this machine, in a worker's box and by a worker's clock.
+"""Train a code submission on this machine, in a worker's sandbox and by a worker's clock.
 
 `python -m worker.sandbox.local PACKAGE BENCHMARK.toml --runs 3` writes one JSON event a line to
 standard output: `box`, then per run `asked` for each evaluation and `run_finished`. Exit code 0
-when every run reached the target, 3 when one did not or failed, 4 where no box can be started.
+when every run reached the target, 3 when one missed it or failed, 4 if the sandbox cannot start.
 With `--compare FOLDER` each run is a pair on one seed and the same data: A B B A, where A is
-FOLDER. With `--plain` packages run without a box. The task keeps its own, unless `--plain-task`
-says that it is yours too.
+FOLDER. With `--plain` code submissions run without a sandbox, with `--plain-task` your task too.
 """
 
 import argparse
@@ -20,12 +19,11 @@ from pathlib import Path
 from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.trainings.manifest import FILE, Manifest, read_manifest
-from finishline.rules.verification.job import data_nonce, draw
+from finishline.rules.verification.job import data_nonce, draw, target_spec
 from worker.events import tell
-from worker.sandbox.course import Ask, Course, RaceResult
+from worker.sandbox.course import Ask, RaceResult
 from worker.sandbox.order import AnyBackend, BoxUnavailableError, Order, installed_environments
 from worker.sandbox.protocol import Limits
-from worker.sandbox.race import race
 from worker.sandbox.start import check_box
 from worker.sandbox.task import TaskBox, TaskError, task_module
 
@@ -35,7 +33,7 @@ PLAIN = {"entries": "off", "why": "--plain"}
 
 @dataclass(frozen=True)
 class Racer:
-    """A package that is trained, and whether the other one is `compared` with it."""
+    """A code submission to train. The other one is `compared` with it."""
 
     order: Order
     manifest: Manifest
@@ -44,15 +42,16 @@ class Racer:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train, print events, return the exit code."""
-    given = _read_arguments(arguments)
-    return exit_code_of(partial(_run, given))
+    return exit_code_of(partial(_run, _read_arguments(arguments)))
 
 
 def _run(given: argparse.Namespace) -> int:
     benchmark = load_benchmark(given.benchmark)
-    racers = [_racer(given.package, benchmark, plain=given.plain)]
-    if given.compare is not None:
-        racers.insert(0, _racer(given.compare, benchmark, compared=True, plain=given.plain))
+    racers = []
+    for package in filter(None, (given.compare, given.package)):
+        manifest = read_manifest((package / FILE).read_bytes())
+        racer = racer_of(package, manifest, benchmark, backend="plain" if given.plain else "bwrap")
+        racers.append(replace(racer, compared=package is given.compare))
     if given.plain_task:
         tell("box", **PLAIN)
     else:
@@ -64,7 +63,7 @@ def _run(given: argparse.Namespace) -> int:
 
 
 def exit_code_of(run: Callable[[], int]) -> int:
-    """Its exit code, or that of its error, which is printed."""
+    """Return a program's exit code. Its error is printed and has an exit code too."""
     try:
         return run()
     except (RuleError, OSError) as error:
@@ -76,23 +75,15 @@ def exit_code_of(run: Callable[[], int]) -> int:
 
 
 def require_box(*, plain: bool = False) -> None:
-    """Test this host's box, and say whose packages are trained in it. Under `plain` the task's own.
+    """Test this host's sandbox and print whose code it runs. Raises BoxUnavailableError.
 
-    Raises BoxUnavailableError.
+    With `plain` only the task runs in it.
     """
     state = check_box()
     is_there = state.entries != "off"
     tell("box", **(PLAIN if plain and is_there else asdict(state)))
     if not is_there:
         raise BoxUnavailableError(state.why or "this host has no sandbox")
-
-
-def _racer(
-    package: Path, benchmark: Benchmark, *, compared: bool = False, plain: bool = False
-) -> Racer:
-    manifest = read_manifest((package / FILE).read_bytes())
-    order = order_of(package, manifest, benchmark)
-    return Racer(replace(order, backend="plain") if plain else order, manifest, compared)
 
 
 def _train(
@@ -106,16 +97,50 @@ def _train(
         seed = seeds[index] if given.seed is None else given.seed + index
         for racer in racers[:: -1 if index % 2 else 1]:
             say = partial(tell, run=index, compared=racer.compared)
-            course = draw_course(task, benchmark, racer.manifest, nonce=nonce, index=index)
             say("run_started", seed=seed, nonce=nonce)
-            result = race(racer.order, course, seed=seed, on_ask=partial(_asked, say))
+            result = train_run(
+                task,
+                benchmark,
+                racer,
+                nonce=nonce,
+                index=index,
+                seed=seed,
+                on_ask=partial(_asked, say),
+            )
             _finished(say, seed, result, benchmark.reach.budget_seconds)
             missed = missed or result.status != "reached"
     return MISSED if missed else 0
 
 
-def order_of(package: Path, manifest: Manifest, benchmark: Benchmark) -> Order:
-    """How to run a package here. Raises RuleError if its environment is not installed."""
+def train_run(
+    task: TaskBox,
+    benchmark: Benchmark,
+    racer: Racer,
+    *,
+    nonce: str,
+    index: int,
+    seed: int,
+    factors: bool = True,
+    control: bool = False,
+    on_ask: Callable[[Ask], None] = lambda _: None,
+) -> RaceResult:
+    """Train run `index` of a nonce, with all factors or without. Equal numbers draw equal data."""
+    return task.train(
+        racer.order,
+        nonce=data_nonce(bytes.fromhex(nonce), index),
+        seed=seed,
+        benchmark_id=benchmark.benchmark_id,
+        target=target_spec(benchmark),
+        factors=dict.fromkeys(racer.manifest.factors or {}, factors),
+        control=control,
+        on_ask=on_ask,
+    )
+
+
+def racer_of(
+    package: Path, manifest: Manifest, benchmark: Benchmark, *, backend: AnyBackend = "bwrap"
+) -> Racer:
+    """Order a code submission's training. Raises RuleError if its environment is missing here."""
     installed = installed_environments(compiler=True)
     environment = installed.get(manifest.environment)
     if environment is None:
@@ -125,15 +150,11 @@ def order_of(package: Path, manifest: Manifest, benchmark: Benchmark) -> Order:
             field="environment",
             expected=" or ".join(installed) or "an installed one",
         )
-    return environment.order(package, module=manifest.module, limits=limits_of(benchmark))
-
-
-def limits_of(benchmark: Benchmark) -> Limits:
-    """Limits of a benchmark's packages."""
-    policy = benchmark.trainings
-    if policy is None:
-        return Limits()
-    return Limits.of_submission(policy, run_seconds=policy.run_limit_seconds)
+    limits, policy = Limits(), benchmark.trainings
+    if policy is not None:
+        limits = Limits.of_submission(policy, run_seconds=policy.run_limit_seconds)
+    order = environment.order(package, module=manifest.module, limits=limits, backend=backend)
+    return Racer(order, manifest)
 
 
 def open_task(
@@ -143,35 +164,9 @@ def open_task(
     backend: AnyBackend = "bwrap",
     data_dir: Path | None = None,
 ) -> TaskBox:
-    """The task of a benchmark, from the folder beside its definition. Raises TaskError."""
+    """Start the task in the folder next to a benchmark's definition. Raises TaskError."""
     data_dir = data_dir or Path(os.environ.get("FINISHLINE_DATA_DIR", "var/data"))
     return TaskBox(task_module(folder, benchmark.benchmark_id, data_dir), backend=backend)
-
-
-def draw_course(
-    task: TaskBox,
-    benchmark: Benchmark,
-    manifest: Manifest,
-    *,
-    nonce: str,
-    index: int,
-    control: bool = False,
-) -> Course:
-    """Draw the data of run `index`: its nonce is SHA-256 over a label, the sealed nonce and it."""
-    facts = {
-        "benchmark": benchmark.benchmark_id,
-        "threads": limits_of(benchmark).threads,
-        "device": "cpu",
-        "factors": dict.fromkeys(manifest.factors or {}, True),
-    }
-    return task.draw(
-        data_nonce(bytes.fromhex(nonce), index),
-        facts=facts,
-        target=benchmark.target.value,
-        lower_is_better=benchmark.target.direction == "lower",
-        control=control,
-        budget_seconds=benchmark.reach.budget_seconds,
-    )
 
 
 def _asked(say: Callable[..., None], ask: Ask) -> None:

@@ -1,7 +1,7 @@
-"""Boxes that are containers of podman: an empty root, read-only mounts, and a socket to the worker.
+"""Sandboxes as containers of podman: an empty root, read-only mounts, a socket to the worker.
 
-podman has no daemon, so a worker needs nobody else's rights. The container of an ordinary user runs
-as that user, that of a root worker as the uid of boxes. Both in a user namespace.
+podman has no daemon, so a worker needs only its own rights. An ordinary user's container runs as
+that user, a root worker's as the sandbox's uid. Both have a user namespace.
 """
 
 import functools
@@ -17,7 +17,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from worker.sandbox.bubblewrap import BOX_UID, SEARCHED
+from worker.sandbox.bubblewrap import BOX_UID, SEARCHED, version_in
+from worker.sandbox.inside.keeper import CHANNEL, FILTER, WORKER_SOCKET
 from worker.sandbox.order import (
     RUNNER,
     SCRATCH,
@@ -29,22 +30,21 @@ from worker.sandbox.order import (
     require_filter,
     runner_command,
     seen_binds,
+    spawn,
     variables,
 )
 from worker.sandbox.packages import Bind, interpreter_binds, library_binds
 
 KEEPER = RUNNER.with_name("keeper.py")
-# Constants of keeper.py: the worker's socket, the filter, the number of the runner's channel.
-WORKER_SOCKET, FILTER, CHANNEL = "/worker.sock", "/filter.bpf", 3
 OLDEST_PODMAN = (4, 3)
 PODMAN_NEEDED = (
     "podman 4.3 with crun is needed; on Debian 12, Ubuntu 24.04 and later: apt install podman crun"
 )
 INNER_UID = 1000
-# On a root worker's host the container's own root, which nothing in it is.
+# The container's unused root, on a root worker's host.
 UNUSED_UID = BOX_UID - 1
-# Hidden: files of the first process, queues, and zeros, which shared are memory that no tmpfs
-# bounds. Without a GPU, whose driver reads them, the host's devices too.
+# Hidden: files of the first process, queues, and zeros, because shared zeros are memory outside
+# every tmpfs. Also the host's devices, unless a GPU's driver reads them.
 MASKED = ("/proc/1", "/dev/mqueue", "/dev/zero")
 HOST_DEVICES = "/sys"
 POLL_SECONDS = 0.05
@@ -68,20 +68,9 @@ def launch(order: Order, folder: Path) -> Started:
         (folder / "socket").chmod(0o666)
         listener.listen(2)
         _make_root(folder / "root", binds)
-        process = subprocess.Popen(
-            command(
-                order,
-                binds,
-                root=folder / "root",
-                as_root=os.geteuid() == 0,
-                has_cgroup=has_cgroup(),
-            ),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={"PATH": SEARCHED},
-            start_new_session=True,
-        )
+        as_root = os.geteuid() == 0
+        run = command(order, binds, root=folder / "root", as_root=as_root, has_cgroup=has_cgroup())
+        process = spawn(run, variables={"PATH": SEARCHED})
         give_up_at = time.monotonic() + order.limits.hello_seconds
         life = channel = None
         while channel is None and process.poll() is None and time.monotonic() < give_up_at:
@@ -99,7 +88,7 @@ def launch(order: Order, folder: Path) -> Started:
 
 
 def _accepted(listener: socket.socket) -> socket.socket | None:
-    """A connection of the user of boxes, if one comes soon: any user may open the socket."""
+    """Accept a connection of the sandbox's uid, because any user may open the socket."""
     listener.settimeout(POLL_SECONDS)
     with suppress(TimeoutError):
         end = listener.accept()[0]
@@ -111,20 +100,17 @@ def _accepted(listener: socket.socket) -> socket.socket | None:
 
 
 def _peer(end: socket.socket) -> tuple[int, int]:
-    """The process and the user that opened the other end, as this host numbers them."""
-    found = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size)
-    pid, uid, _ = PEER.unpack(found)
+    """Return pid and uid of the other end, by this host's numbers."""
+    pid, uid, _ = PEER.unpack(end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size))
     return pid, uid
 
 
 def uid_of_boxes() -> int:
-    """The uid that the processes of a container have on this host."""
+    """Return the uid that a container's processes have on this host."""
     return BOX_UID if os.geteuid() == 0 else os.geteuid()
 
 
 def _killer(process: "subprocess.Popen[bytes]", pid: int) -> Callable[[], None]:
-    """A way to kill the container's first process, and all others with it."""
-
     def stop() -> None:
         if process.poll() is None:  # podman ends after the container, whose number is then free.
             with suppress(ProcessLookupError):
@@ -134,7 +120,7 @@ def _killer(process: "subprocess.Popen[bytes]", pid: int) -> Callable[[], None]:
 
 
 def _make_root(root: Path, binds: Sequence[Bind]) -> None:
-    """An empty root with a place for each mount, so that podman has none to make in it."""
+    """Make an empty root with a place for each mount, so that podman adds none."""
     _, links = library_binds()
     folders = ["/proc", "/dev", "/sys", SCRATCH]
     files = ["/etc/hostname", "/etc/resolv.conf", "/run/.containerenv"]  # podman mounts its own.
@@ -152,7 +138,7 @@ def _make_root(root: Path, binds: Sequence[Bind]) -> None:
 def command(
     order: Order, binds: Sequence[Bind], *, root: Path, as_root: bool, has_cgroup: bool
 ) -> list[str]:
-    """The command of podman for a box. Without cgroups the runner's limits and the watch stay."""
+    """Return podman's command. Without cgroups the runner's limits and the watch remain."""
     limits = order.limits
     hidden = [*MASKED, *([] if order.gpus else [HOST_DEVICES]), *hidden_folders()]
     runs = "exec" if order.has_compiler else "noexec"
@@ -198,29 +184,21 @@ def _tmpfs(size: int) -> str:
 
 
 def check_host() -> None:
-    """Raise BoxUnavailableError where podman is missing or too old, or no filter is here."""
-    if _version() < OLDEST_PODMAN:
+    """Raise BoxUnavailableError if podman is missing or too old, or without a filter."""
+    if version_in(_ask("--version")) < OLDEST_PODMAN:
         raise BoxUnavailableError(PODMAN_NEEDED)
     require_filter()
 
 
-def _version() -> tuple[int, ...]:
-    said = _ask("--version")
-    try:
-        return tuple(int(part) for part in said.split()[-1].split(".")[:2])
-    except (ValueError, IndexError):
-        return (0, 0)
-
-
 @functools.cache
 def has_cgroup() -> bool:
-    """Whether podman can limit the memory and the processes of a container here."""
+    """Say whether podman can limit memory and processes of a container here."""
     said = _ask("info", "--format", "{{.Host.CgroupsVersion}} {{.Host.CgroupControllers}}")
     return said.startswith("v2 ") and {"memory", "pids"} <= set(re.findall(r"\w+", said))
 
 
 def why_no_cgroup() -> str | None:
-    """The reason why containers have no cgroup, None if they have one."""
+    """Return why containers have no cgroup, None if they have one."""
     return None if has_cgroup() else "podman has none of version 2 with memory, pids"
 
 
@@ -236,8 +214,3 @@ def _ask(*arguments: str) -> str:
     except OSError:
         return ""
     return said.stdout.strip()
-
-
-def reason_of(line: str) -> str | None:
-    """podman's last line says the reason."""
-    return None

@@ -1,6 +1,6 @@
-"""An order for a box: a package, its limits, the files and settings that it sees.
+"""The order for a sandbox: a code submission, its limits, and the files and variables it sees.
 
-And the environments that this host offers to packages: the families installed here.
+Also the environments that this host offers: the families of packages installed here.
 """
 
 import functools
@@ -9,7 +9,8 @@ import platform
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
@@ -40,15 +41,15 @@ AnyBackend = Backend | Literal["plain"]
 
 
 class BoxUnavailableError(Exception):
-    """No box can be started on this host. The message says why and what to do."""
+    """This host cannot start a sandbox. The message says why and what to do."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """A package to run in a box.
+    """A code submission to run in a sandbox.
 
-    `packages` are the environment's with their versions, `extra` further read-only files, `gpus`
-    the UUIDs of the GPUs that a container gets. It runs on `processors`, on all where it is empty.
+    `packages` are the environment's, with their versions. `extra` are further read-only files, and
+    `gpus` the UUIDs of a container's GPUs. Empty `processors` stand for all.
     """
 
     package: Path
@@ -66,9 +67,9 @@ class Order:
 
 @dataclass(frozen=True)
 class Started:
-    """A box that was started: its program, the worker's end of its channel, and a way to kill it.
+    """A started sandbox: its program, the worker's end of the channel, and how to kill it.
 
-    All processes of the box are below `pid`. `held` is open as long as the box may live.
+    All processes of the sandbox are below `pid`. Closing `held` ends a container.
     """
 
     process: "subprocess.Popen[bytes]"
@@ -79,15 +80,47 @@ class Started:
     cgroup: BoxCgroup | None = None
 
 
+def spawn(
+    command: Sequence[str],
+    *,
+    variables: Mapping[str, str],
+    folder: Path | None = None,
+    descriptors: Sequence[int] = (),
+) -> "subprocess.Popen[bytes]":
+    """Start a sandbox's program in its own session. Its output is the log."""
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=folder,
+        env=variables,
+        pass_fds=descriptors,
+        start_new_session=True,
+    )
+
+
+@contextmanager
+def channel_pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    """Open the worker's end and the sandbox's end, which an error closes along with the other."""
+    end, inside = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    with inside:
+        try:
+            yield end, inside
+        except BaseException:
+            end.close()
+            raise
+
+
 def runner_command(order: Order, channel: int) -> list[str]:
-    """The command inside a box whose channel has this number."""
+    """Return the command inside a sandbox whose channel has this number."""
     _, program = interpreter_binds()
     orders = json.dumps(runner_orders(order, channel))
     return [program, "-I", "-S", "-B", "-u", f"/{order.runner.name}", orders]
 
 
 def runner_orders(order: Order, channel: int) -> dict[str, Any]:
-    """Orders of the program in a box whose channel has this number."""
+    """Return the orders of the program inside, whose channel has this number."""
     limits = resource_limits(order.limits)
     if order.gpus:  # Their driver maps more than it holds.
         del limits["RLIMIT_DATA"]
@@ -102,7 +135,7 @@ def runner_orders(order: Order, channel: int) -> dict[str, Any]:
 
 
 def resource_limits(limits: Limits) -> dict[str, int]:
-    """Limits that the runner sets as its first act, by their names in `resource`."""
+    """Return the limits that the runner sets first, by their names in `resource`."""
     return {
         "RLIMIT_NPROC": limits.processes,
         "RLIMIT_CPU": limits.cpu_seconds,
@@ -117,7 +150,7 @@ def resource_limits(limits: Limits) -> dict[str, int]:
 
 
 def seen_binds(order: Order) -> list[Bind]:
-    """The read-only files and folders that a box sees. The system's own come first."""
+    """Return the read-only files and folders that a sandbox sees. The system's come first."""
     return [
         *system_binds(),
         *(compiler_binds() if order.has_compiler else ()),
@@ -129,19 +162,19 @@ def seen_binds(order: Order) -> list[Bind]:
 
 
 def system_binds() -> list[Bind]:
-    """The system's shared libraries and the interpreter."""
+    """Return the binds of the shared libraries and the interpreter."""
     libraries, _ = library_binds()
     interpreter, _ = interpreter_binds()
     return [*libraries, *interpreter]
 
 
 def hidden_folders() -> list[str]:
-    """Folders below those that a box sees which show it nothing."""
+    """Return folders that look empty in a sandbox, below those that it sees."""
     return masked_folders(system_binds())
 
 
 def variables(order: Order) -> dict[str, str]:
-    """The whole environment of the processes in a box."""
+    """Return the whole environment of the processes in a sandbox."""
     threads = str(order.limits.threads)
     return {
         "PATH": "/nowhere",
@@ -158,7 +191,7 @@ def variables(order: Order) -> dict[str, str]:
 
 
 def filter_path(machine: str | None = None) -> Path:
-    """The seccomp filter of a machine, or of this one: bytes that a test builds again."""
+    """Return the file of a machine's seccomp filter. A test rebuilds its bytes."""
     return Path(__file__).parent / f"{machine or platform.machine()}.bpf"
 
 
@@ -173,7 +206,7 @@ ALIKE = ("family", "build", "compiler")
 
 @dataclass(frozen=True)
 class Environment:
-    """An environment as a worker has it: exact versions of packages, Python and compiler."""
+    """An environment of this host: exact versions of packages, Python and compiler."""
 
     name: str
     python: str
@@ -182,7 +215,7 @@ class Environment:
 
     @property
     def sha256(self) -> str:
-        """Hash over name, Python's minor version, and versions of packages and compiler, in hex."""
+        """Hash name, Python's minor version, and the versions of packages and compiler."""
         compiler = [] if self.compiler is None else [self.compiler]
         return sha256_of([self.name, self.python, sorted(self.packages.items()), *compiler])
 
@@ -195,7 +228,7 @@ class Environment:
         backend: AnyBackend = "bwrap",
         gpus: Sequence[str] = (),
     ) -> Order:
-        """How to run a package of this environment."""
+        """Build the order for a code submission of this environment."""
         family = family_of(self.name)
         return Order(
             package=package.resolve(),
@@ -210,10 +243,10 @@ class Environment:
 
 
 def closest_environment(environment: str, installed: Iterable[str]) -> str | None:
-    """The installed environment of equal family, build and compiler: this version, else the newest.
+    """Find an installed environment of equal family, build and compiler.
 
-    For packages that are shipped with the code: they name the environment they were measured in
-    and train in any version. An entry trains in the one it names, or nowhere.
+    Prefers the named version, then the newest. Only packages shipped with the code train in other
+    versions. A code submission trains in exactly the environment it names.
     """
     wanted = NAME.fullmatch(environment)
     if wanted is None:
@@ -233,10 +266,7 @@ def closest_environment(environment: str, installed: Iterable[str]) -> str | Non
 
 @functools.cache
 def installed_environments(*, compiler: bool = False) -> Mapping[str, Environment]:
-    """Environments by name, with the exact versions of all their packages.
-
-    With `compiler` each comes once more with gcc, if it is here.
-    """
+    """List environments by name. With `compiler` each comes once more with an installed gcc."""
     found: dict[str, Environment] = {}
     gcc = gcc_version() if compiler else None
     for family, made in FAMILIES.items():

@@ -1,56 +1,25 @@
-"""The protocol between a worker and a training in a box: frames, states and limits.
+"""The protocol between a worker and a training in a sandbox: frames, states and limits.
 
-Predictions come out of the box and no quality goes in. Each direction counts its own frames from 0.
-A header has 17 bytes, little endian: `FLE1`, type (u8), sequence (u32), length of the body (u64).
-`worker/sandbox/inside/runner.py` repeats these constants: nothing of ours is importable in the box.
+Predictions come out of the sandbox, and quality stays outside. Each direction counts its own frames
+from 0. A header has 17 bytes, little endian: `FLE1`, type (u8), sequence (u32), length of the body
+(u64). The constants are in inside/runner.py, because our packages can't be imported in a sandbox.
 """
 
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from math import prod
 
 from finishline.rules.benchmarks.definition_tables import TrainingPolicy
 from finishline.rules.verification.messages import TrainingGrant
+from worker.sandbox.inside.runner import ALIGNMENT, HEADER, ITEM_BYTES, MAGIC, FrameType
 
-MAGIC = b"FLE1"
-HEADER = struct.Struct("<4sBIQ")
 VERSION = 1
 HELLO_LIMIT_BYTES = 4096
 # Inputs above this go as a sealed memory file, smaller ones in the frame.
 INLINE_LIMIT_BYTES = 1 << 20
-ALIGNMENT = 64
-ITEM_BYTES = {
-    "int8": 1,
-    "uint8": 1,
-    "uint16": 2,
-    "int32": 4,
-    "int64": 8,
-    "float32": 4,
-    "float64": 8,
-}
 # Of predictions: a class per item, or numbers such as logits.
 PREDICTION_TYPES = ("uint8", "uint16", "float32")
-
-
-class FrameType(IntEnum):
-    """The type of a frame. Its sender is the box for HELLO, READY, ASK, PREDICTIONS and DONE."""
-
-    TASK = 0
-    HELLO = 1
-    READY = 2
-    GO = 3
-    ASK = 4
-    INPUTS = 5
-    PREDICTIONS = 6
-    DONE = 7
-    # Between a worker and a task's own box.
-    DRAW = 16
-    DRAWN = 17
-    SCORE = 18
-    SCORED = 19
-    CONTROL = 20
 
 
 class State(StrEnum):
@@ -63,12 +32,12 @@ class State(StrEnum):
 
 
 class ProtocolError(Exception):
-    """A frame that breaks the protocol: the box is killed and its submitter pays."""
+    """A frame breaks the protocol. The sandbox is killed, and the submitter pays."""
 
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """The type and shape of an array. Its bytes are in C order."""
+    """Type and shape of an array in C order."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -81,7 +50,6 @@ class ArraySpec:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the array."""
         return prod(self.shape) * ITEM_BYTES[self.dtype]
 
 
@@ -89,7 +57,7 @@ Specs = Mapping[str, ArraySpec]
 
 
 def offsets(specs: Specs) -> dict[str, int]:
-    """Where each array begins in a memory file, in the order of `specs`, aligned to 64 bytes."""
+    """Return where each array begins in a memory file, in order and aligned to 64 bytes."""
     found, at = {}, 0
     for name, spec in specs.items():
         found[name] = at
@@ -98,15 +66,15 @@ def offsets(specs: Specs) -> dict[str, int]:
 
 
 def size_of(specs: Specs) -> int:
-    """Bytes of a memory file that holds the arrays."""
+    """Return the bytes of a memory file that holds the arrays."""
     return sum(-(-spec.nbytes // ALIGNMENT) * ALIGNMENT for spec in specs.values())
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a training in a box. Seconds by the worker's clock unless they say otherwise."""
+    """Limits of a training in a sandbox. Seconds are by the worker's clock."""
 
-    prepare_seconds: float = 120.0  # of the processor. Three times as much by the clock
+    prepare_seconds: float = 120.0  # processor seconds, three times as many by the clock
     run_seconds: float = 3600.0
     silence_seconds: float = 300.0
     hello_seconds: float = 120.0
@@ -126,7 +94,7 @@ class Limits:
     def of_submission(
         cls, stated: TrainingPolicy | TrainingGrant, *, run_seconds: float
     ) -> "Limits":
-        """Limits of a code submission, as its benchmark states them."""
+        """Return the limits that a benchmark states for code submissions."""
         return cls(
             prepare_seconds=stated.prepare_seconds,
             run_seconds=run_seconds,
@@ -138,16 +106,16 @@ class Limits:
 
     @property
     def prepare_clock_seconds(self) -> float:
-        """The limit to preparing by the clock: a busy machine is no fault of the package."""
+        """Allow three times as much by the clock, for a busy machine."""
         return 3 * self.prepare_seconds
 
     @property
     def cpu_seconds(self) -> int:
-        """Processor seconds of the whole box."""
+        """Return the processor seconds that the whole sandbox may use."""
         return int(self.cpu_factor * (self.run_seconds + self.prepare_seconds) * self.threads) + 60
 
 
-# Frames that the box may send in each state, with the state that follows.
+# Frames that the sandbox may send in each state, with the next state.
 _ALLOWED: dict[State, dict[FrameType, State | None]] = {
     State.SPAWNED: {FrameType.HELLO: State.PREPARING},
     State.PREPARING: {FrameType.READY: State.TRAINING},
@@ -157,10 +125,7 @@ _ALLOWED: dict[State, dict[FrameType, State | None]] = {
 
 
 class Conversation:
-    """Check the frames of a box against the protocol: their types, sequence and lengths.
-
-    `state` is None when the box is done.
-    """
+    """Checks types, sequence and lengths of a sandbox's frames. `state` is None at the end."""
 
     def __init__(self, prediction_bytes: int, *, max_evaluations: int) -> None:
         self.state: State | None = State.SPAWNED
@@ -170,9 +135,9 @@ class Conversation:
         self._sequence = 0
 
     def accept(self, header: bytes) -> tuple[FrameType, int]:
-        """The type and the length of the body of a frame. Raises ProtocolError.
+        """Return type and length of a frame. Raises ProtocolError.
 
-        Nothing is allocated for a body before its length is checked here.
+        The length is checked before memory is allocated for the body.
         """
         magic, number, sequence, length = HEADER.unpack(header)
         if magic != MAGIC:
@@ -206,7 +171,7 @@ class Conversation:
             raise ProtocolError(f"{kind.name.lower()} has {length} bytes; expected {expected}")
 
 
-# A task's box has 1 GiB, and packs the arrays of a draw in two more copies of them.
+# A task's sandbox has 1 GiB, and packing a draw makes two more copies of its arrays.
 MOST_DRAWN_BYTES = 384 << 20
 _MOST_OF_TASKS = {
     FrameType.HELLO: HELLO_LIMIT_BYTES,
@@ -216,9 +181,9 @@ _MOST_OF_TASKS = {
 
 
 class TaskConversation:
-    """Check the frames of a task's box: hello, then one answer to each draw, control and score.
+    """Checks the frames of a task: hello, then one answer to each draw, control and score.
 
-    `expected` is the type of the next frame. Set it before a request is sent.
+    Set `expected`, the type of the next frame, before you send a request.
     """
 
     def __init__(self) -> None:
@@ -226,7 +191,7 @@ class TaskConversation:
         self._sequence = 0
 
     def accept(self, header: bytes) -> tuple[FrameType, int]:
-        """The type and the length of the body of a frame. Raises ProtocolError."""
+        """Return type and length of a frame. Raises ProtocolError."""
         magic, number, sequence, length = HEADER.unpack(header)
         if (magic, number, sequence) != (MAGIC, self.expected, self._sequence):
             raise ProtocolError(f"no frame of type {self.expected.name.lower()} came")
@@ -239,5 +204,4 @@ class TaskConversation:
 
 
 def header_of(kind: FrameType, sequence: int, length: int) -> bytes:
-    """The header of a frame."""
     return HEADER.pack(MAGIC, kind, sequence, length)

@@ -1,10 +1,9 @@
-"""One run of a package in a box: the protocol's steps, the clock, and the run's rows.
+"""One run of a code submission in a sandbox: the protocol's steps, the clock, and the run's rows.
 
 The clock starts before the first byte of `go` and stops at the last byte of the predictions that
-reach the target. It never pauses: evaluations, copies and late imports count. Another thread scores
-predictions while the box is listened to. The first ask at the target ends the run, and nothing that
-the package does after it changes the result. With a budget its end ends the run, and the last ask
-whose predictions arrived by then counts.
+reach the target. It runs through evaluations, copies and late imports. Another thread scores
+predictions while this one listens. The first ask at the target ends the run and fixes the result.
+A budget ends the run when it is used up, and the last ask whose predictions arrived by then counts.
 """
 
 import hashlib
@@ -19,23 +18,18 @@ from functools import partial
 import numpy as np
 
 from finishline.rules.run import Ledger, Phase
-from worker.sandbox.channel import Channel, ClosedError, DeadlineError, seal, specs_of
+from worker.sandbox.channel import Channel, ClosedError, DeadlineError, listed, seal
 from worker.sandbox.course import Ask, Course, RaceResult, RaceStatus, Scorer, public_task
+from worker.sandbox.inside.runner import FrameType
 from worker.sandbox.order import BoxUnavailableError, Order
 from worker.sandbox.processors import quiet_processors, waking_first
-from worker.sandbox.protocol import (
-    INLINE_LIMIT_BYTES,
-    VERSION,
-    Conversation,
-    FrameType,
-    ProtocolError,
-)
+from worker.sandbox.protocol import INLINE_LIMIT_BYTES, VERSION, Conversation, ProtocolError
 from worker.sandbox.start import Box
 from worker.sandbox.watch import MemoryWatch, ProcessorTime, ProcessorUse, processor_time
 
 EXIT_SECONDS = 5.0
 SHARE_SECONDS = 0.5  # Between two readings, which cost the worker processor time.
-# The runner's exit status, and the failure that it stands for.
+# Failures by the runner's exit status.
 EXITS = {
     3: ("entry_import_failed", "the code could not be imported"),
     4: ("entry_died", "the code raised an error"),
@@ -43,8 +37,8 @@ EXITS = {
 }
 
 
-class _StopError(Exception):
-    """The run is over for a reason outside the protocol."""
+class _EndError(Exception):
+    """The run has failed, or without a code it was cancelled."""
 
     def __init__(self, code: str | None, message: str) -> None:
         self.code = code
@@ -60,12 +54,12 @@ def race(
     on_ask: Callable[[Ask], None] = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> RaceResult:
-    """Run a package once in a box of its own. A failure is a value. No process is left.
+    """Run a code submission once in its own sandbox, and leave no process. A failure is a value.
 
-    The box runs on as many processors as its limits name threads, or on all that the host has.
-    `on_start` is called with the ledger so far just before the clock starts. `on_ask` is called for
-    each ask in order, by the thread that scores. Raises BoxUnavailableError if no box can be
-    started, and an error of `score` or `on_ask`.
+    The sandbox gets one processor for each thread of its limits, or all processors of the host.
+    `on_start` is called with the ledger just before the clock starts. `on_ask` is called in order,
+    by the thread that scores. Raises BoxUnavailableError if the sandbox cannot start, and errors of
+    `score` or `on_ask`.
     """
     with (
         quiet_processors(order.limits.threads) as processors,
@@ -116,34 +110,28 @@ class _Runner:
         self.channel = Channel(self.box.socket, self.conversation, look=self._look)
 
     def exceed_memory(self, used: int) -> None:
-        """End the run, as the box holds too much memory."""
+        """End a run that holds too much memory."""
         self.over_memory = used
         self.box.stop()
 
     def run(self, seed: int) -> None:
         """Hold the conversation to its end."""
         try:
-            self._hold(seed)
-        except _StopError as error:
+            try:
+                self._prepare()
+                self._train(seed)
+            except ClosedError:
+                self._end("failed", *self._death())
+        except _EndError as error:
             self._end("cancelled" if error.code is None else "failed", error.code, str(error))
         except ProtocolError as error:
             self._end("failed", "protocol_broken", str(error))
         except DeadlineError:
-            if self._is_over_budget():
+            has_budget = self.started_at is not None and self.course.budget_seconds is not None
+            if has_budget and time.perf_counter() >= self._end_of_run():
                 self._end("not_reached", None, None)
             else:
                 self._end("failed", *self._late())
-
-    def _is_over_budget(self) -> bool:
-        has_begun = self.started_at is not None and self.course.budget_seconds is not None
-        return has_begun and time.perf_counter() >= self._end_of_run()
-
-    def _hold(self, seed: int) -> None:
-        try:
-            self._prepare()
-            self._train(seed)
-        except ClosedError:
-            self._end("failed", *self._death())
 
     def finish(self) -> None:
         """Wait for the open scores."""
@@ -153,32 +141,22 @@ class _Runner:
             self._end("failed", "protocol_broken", str(error))
 
     def result(self, *, peak_bytes: int) -> RaceResult:
-        """The run as it ended: at the first ask that reached the target, if one did.
-
-        With a budget at the last one, unless the run failed.
-        """
-        usage = self.box.usage()
-        found = RaceResult(
+        """Return the run up to the ask that reached the target, or with a budget the last ask."""
+        usage, seconds = self.box.usage(), None
+        has_ended = self.course.budget_seconds is not None and self.status == "not_reached"
+        if self.asks and (has_ended or self.course.is_reached(self.asks[-1].quality)):
+            self._end("reached", None, None)
+            self.ledger, seconds = self.asks[-1].ledger, self.asks[-1].seconds
+        return RaceResult(
             status=self.status,
             asks=tuple(self.asks),
             ledger=self.ledger,
+            seconds=seconds,
             code=self.code,
             message=self.message,
             log_tail=self.box.log_tail(),
             peak_bytes=usage.peak_bytes or peak_bytes,
             processor_share=self.share,
-        )
-        last = self.asks[-1] if self.asks else None
-        counts = self.course.budget_seconds is not None and self.status == "not_reached"
-        if last is None or not (counts or self.course.is_reached(last.quality)):
-            return found
-        return replace(
-            found,
-            status="reached",
-            ledger=last.ledger,
-            seconds=last.seconds,
-            code=None,
-            message=None,
         )
 
     def _prepare(self) -> None:
@@ -196,7 +174,7 @@ class _Runner:
         self._stamp(Phase.WARMUP, frame.at)
 
     def _receive_hello(self) -> float:
-        """Read the first frame. No code of the package runs before it: a failure is the host's."""
+        """Read the first frame. The submission's code runs after it: a failure is the host's."""
         deadline = self.box.started_at + self.limits.hello_seconds
         try:
             frame = self.channel.receive(deadline=deadline)
@@ -211,34 +189,24 @@ class _Runner:
         data, inputs = seal(self.course.train), seal(self.course.inputs)
         try:
             self._go(seed, data)
-            while self._receive_ask():
+            while True:
+                frame = self.channel.receive(deadline=self._deadline())
+                self._stamp(Phase.TRAIN, frame.at)
+                if frame.kind is FrameType.DONE:
+                    return self._end("not_reached", None, None)
                 self._evaluate(inputs)
         finally:
             os.close(data)
             os.close(inputs)
 
-    def _receive_ask(self) -> bool:
-        frame = self.channel.receive(deadline=self._deadline())
-        self._stamp(Phase.TRAIN, frame.at)
-        if frame.kind is FrameType.DONE:
-            self._end("not_reached", None, None)
-        return frame.kind is FrameType.ASK
-
     def _go(self, seed: int, data: int) -> None:
-        go = {
-            "seed": seed,
-            "shapes": {
-                name: [one.dtype, list(one.shape)]
-                for name, one in specs_of(self.course.train).items()
-            },
-            "bytes": os.fstat(data).st_size,
-        }
-        body = json.dumps(go).encode()
+        size = os.fstat(data).st_size
+        body = json.dumps({"seed": seed, "shapes": listed(self.course.train), "bytes": size})
         self.before = processor_time(self.box.pid)
-        self.on_start(self.ledger)  # The server's clock of the run starts with it.
-        self.channel.refuse_early()  # Last: what comes until here was sent without the data.
+        self.on_start(self.ledger)  # Starts the server's clock of the run.
+        self.channel.refuse_early()  # Last: bytes up to here were sent without the data.
         self.started_at = self.last = time.perf_counter()
-        self.channel.send(FrameType.GO, body, deadline=self._deadline(), descriptor=data)
+        self.channel.send(FrameType.GO, body.encode(), deadline=self._deadline(), descriptor=data)
 
     def _evaluate(self, inputs: int) -> None:
         """Answer an ask with the inputs, stamp the predictions, and have them scored."""
@@ -261,8 +229,9 @@ class _Runner:
         self.scorer.put(partial(self._score, ask, bytes(frame.body)))
 
     def _score(self, made: Callable[..., Ask], predictions: bytes) -> bool:
-        """Score an ask: whether the target is met."""
-        if self.course.prediction.dtype == "float32" and not _are_finite(predictions):
+        """Score an ask. Return whether it ends the run."""
+        is_float = self.course.prediction.dtype == "float32"
+        if is_float and not np.isfinite(np.frombuffer(predictions, np.float32)).all():
             raise ProtocolError("the predictions hold NaN or an infinity; expected finite numbers")
         quality, second = self.course.score(predictions)
         if not (math.isfinite(quality) and math.isfinite(second)):
@@ -283,7 +252,7 @@ class _Runner:
             self.channel.send(FrameType.INPUTS, os.pread(inputs, size, 0), deadline=deadline)
 
     def _deadline(self) -> float:
-        """The end of the next frame: silence ends a run, and so does its own limit."""
+        """Return when the next frame is late: silence ends a run, and so does its own limit."""
         return min(time.perf_counter() + self.limits.silence_seconds, self._end_of_run())
 
     def _end_of_run(self) -> float:
@@ -294,17 +263,16 @@ class _Runner:
     def _look(self) -> None:
         if self.over_memory is not None:
             used, most = self.over_memory >> 20, self.limits.memory_bytes >> 20
-            raise _StopError("memory_limit", f"the code held {used} of {most} MiB of memory")
+            raise _EndError("memory_limit", f"the code held {used} of {most} MiB of memory")
         if self.box.log_is_full:
-            raise _StopError(
-                "log_limit", f"the code wrote more than {self.limits.log_bytes >> 10} KiB"
-            )
+            kib = self.limits.log_bytes >> 10
+            raise _EndError("log_limit", f"the code wrote more than {kib} KiB")
         if self.stop():
-            raise _StopError(None, "the run was cancelled")
+            raise _EndError(None, "the run was cancelled")
         if self.preparing is not None:
             seconds, allowed = self.preparing.seconds(), self.limits.prepare_seconds
             if seconds > allowed:
-                raise _StopError(
+                raise _EndError(
                     "prepare_time_limit",
                     f"the code used {seconds:.2f} s of the processor to prepare; "
                     f"expected at most {allowed:g} s",
@@ -313,10 +281,8 @@ class _Runner:
     def _late(self) -> tuple[str, str]:
         limits = self.limits
         if self.started_at is None:
-            return (
-                "prepare_time_limit",
-                f"the code was not ready after {limits.prepare_clock_seconds:g} s",
-            )
+            seconds = limits.prepare_clock_seconds
+            return "prepare_time_limit", f"the code was not ready after {seconds:g} s"
         if time.perf_counter() >= self.started_at + limits.run_seconds:
             return "run_time_limit", f"the run took more than {limits.run_seconds:g} s"
         return "silence_time_limit", f"the code was silent for {limits.silence_seconds:g} s"
@@ -332,8 +298,8 @@ class _Runner:
         killed_by = self.box.killed_by()
         if killed_by is not None:
             return "child_died", f"the sandbox was ended from outside by {killed_by}"
-        known = EXITS.get(status)
-        return known or ("entry_died", f"the code's process ended with exit status {status}")
+        unknown = ("entry_died", f"the code's process ended with exit status {status}")
+        return EXITS.get(status, unknown)
 
     def _stamp(self, phase: Phase, at: float) -> None:
         self.ledger = self.ledger.plus(phase, at - self.last)
@@ -341,10 +307,6 @@ class _Runner:
 
     def _end(self, status: RaceStatus, code: str | None, message: str | None) -> None:
         self.status, self.code, self.message = status, code, message
-
-
-def _are_finite(predictions: bytes) -> bool:
-    return bool(np.isfinite(np.frombuffer(predictions, np.float32)).all())
 
 
 def _check_hello(body: bytearray) -> None:

@@ -1,6 +1,6 @@
-"""Start a box and end it, by bubblewrap or as a container. And test the box of this host.
+"""Start a sandbox and end it, by bubblewrap or as a container. And test this host's sandbox.
 
-Before a worker takes entries, it tries to leave a real box.
+Before a worker takes code submissions, it tries to escape from a real sandbox.
 """
 
 import functools
@@ -30,9 +30,9 @@ BACKENDS: Mapping[str, ModuleType] = {"bwrap": bubblewrap, "oci": oci, "plain": 
 
 
 class Box:
-    """A running box: the worker's end of its channel, its log, and its end. Use it as a context.
+    """A running sandbox with its channel and its log. Use it as a context.
 
-    Start it from a thread that lives as long as the box: the kernel kills the box with that thread.
+    Start it from a thread that lives as long as it does: the kernel kills it with that thread.
     """
 
     def __init__(self, order: Order) -> None:
@@ -64,25 +64,25 @@ class Box:
 
     @property
     def pid(self) -> int:
-        """The process above all others of the box."""
+        """The process above all others of the sandbox."""
         return self._started.pid
 
     @property
     def reads(self) -> bool:
-        """Whether more of the log may come."""
+        """Whether more of the log may follow."""
         return self._reader.is_alive()
 
     def exit_status(self, *, wait_seconds: float) -> int | None:
-        """The runner's exit status, or None while it runs."""
+        """Return the runner's exit status, or None while it runs."""
         try:
             return self._process.wait(wait_seconds)
         except subprocess.TimeoutExpired:
             return None
 
     def killed_by(self) -> str | None:
-        """The signal that ended the program above the box, in words. None if it ended otherwise.
+        """Name the signal that ended the program above the sandbox. None if it ended otherwise.
 
-        Nothing inside a box can reach that program. Without a box it is the package's own process.
+        Only the host can reach that program. A plain run has no such program.
         """
         status = self._process.poll()
         if status is None or status >= 0 or self._backend is plain:
@@ -90,11 +90,11 @@ class Box:
         return f"signal {-status} ({signal.strsignal(-status) or 'unknown'})"
 
     def stop(self) -> None:
-        """Kill every process of the box. May be called from any thread, and again."""
+        """Kill every process of the sandbox. Any thread may call it, and repeatedly."""
         self._started.stop()
 
     def kill(self) -> None:
-        """Kill every process of the box and free its files. May be called again."""
+        """Kill every process of the sandbox and free its files. May be called repeatedly."""
         self.stop()
         self._process.wait()
         if self._usage is None:
@@ -108,18 +108,17 @@ class Box:
         self._remove_folder()
 
     def usage(self) -> Usage:
-        """Use of memory and processors, as its cgroup counts them. Empty without one."""
+        """Return the use of memory and processors that its cgroup counts. Empty without one."""
         if self._usage is None and self._started.cgroup is not None:
             return self._started.cgroup.usage()
         return self._usage or Usage()
 
     def why_not_started(self) -> str:
-        """The reason of a box that ended before the runner's first frame."""
+        """Say why the sandbox ended before the runner's first frame."""
         last = (self.log_tail().strip().splitlines() or [f"status {self._process.returncode}"])[-1]
-        return self._backend.reason_of(last) or f"a sandbox did not start: {last}"
+        return bubblewrap.reason_of(last) or f"a sandbox did not start: {last}"
 
     def log_tail(self) -> str:
-        """The last lines that the package wrote."""
         return self._tail.decode(errors="replace")
 
     def _remove_folder(self) -> None:
@@ -138,7 +137,7 @@ class Box:
 
 
 def check_host(backend: Backend) -> None:
-    """Raise BoxUnavailableError where no box can be started, before one is."""
+    """Raise BoxUnavailableError if this host cannot start a sandbox."""
     if not can_watch():
         raise BoxUnavailableError("this kernel lists no children of a process to watch")
     BACKENDS[backend].check_host()
@@ -163,10 +162,10 @@ LEAKS = {
 
 @dataclass(frozen=True)
 class BoxState:
-    """Whose packages this host may run.
+    """Whose code submissions this host may run, and why others are excluded.
 
-    `anyone` needs a memory cgroup. Without one `known` participants alone, whom an organiser has
-    approved, as some kinds of memory are bounded by nothing else. `why` says why it is less.
+    `anyone` needs a memory cgroup, because only a cgroup bounds all kinds of memory. Without one
+    the host runs code of `known` users, whom an organiser has approved.
     """
 
     entries: Entries
@@ -178,7 +177,7 @@ class BoxState:
 
 @functools.cache
 def check_box(backend: Backend = "bwrap") -> BoxState:
-    """Start a box on this host and try to leave it. Once a process."""
+    """Start a sandbox on this host and try to escape from it. Runs once in a process."""
     try:
         check_host(backend)
         leaks = _probe(backend)
@@ -212,7 +211,7 @@ def _probe(backend: Backend) -> list[str]:
 def _read(box: Box) -> list[str]:
     give_up_at = time.monotonic() + SECONDS
     status = box.exit_status(wait_seconds=SECONDS)
-    while time.monotonic() < give_up_at:  # The log arrives by a thread of its own.
+    while time.monotonic() < give_up_at:  # A second thread reads the log.
         lines = box.log_tail().strip().splitlines()
         if lines and lines[-1].startswith("["):
             found = json.loads(lines[-1])

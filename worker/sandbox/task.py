@@ -1,39 +1,44 @@
-"""A task in a box of its own: it draws the data of a run and scores predictions.
+"""A task in its own sandbox: it draws the data of a run and scores predictions.
 
 A task's module has `draw(nonce)`, which returns an object with `train` and `inputs` (dicts of
-arrays), `predictions` (type and shape) and `score(predictions)`, the quality on each half. A
-module with `control(nonce)` returns such an object for which answers of public data are worthless.
+arrays), `predictions` (type and shape) and `score(predictions)`, the quality on each half. It may
+also have `control(nonce)`, whose object makes answers of public data worthless.
 """
 
 import importlib.util
 import json
+import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from finishline.rules.run import Ledger
+from finishline.rules.verification.messages import TargetSpec
 from reference_models import DataSetError
 from reference_models.data import require_data
 from worker.sandbox.channel import Array, Channel, ClosedError, DeadlineError
-from worker.sandbox.course import Course
+from worker.sandbox.course import Ask, Course, RaceResult
+from worker.sandbox.inside.runner import FrameType
 from worker.sandbox.order import RUNNER, AnyBackend, Order
 from worker.sandbox.packages import Bind, requirements_of
 from worker.sandbox.protocol import (
     ArraySpec,
-    FrameType,
     Limits,
     ProtocolError,
     Specs,
     TaskConversation,
     offsets,
+    size_of,
 )
+from worker.sandbox.race import race
 from worker.sandbox.start import Box
 
 TASKER = RUNNER.with_name("tasker.py")
-# The tasker has a limit to the processor seconds of each answer, of which an attempt needs many.
+# An attempt needs many answers, and the tasker limits the processor seconds of each.
 LIMITS = Limits(memory_bytes=1 << 30, cpu_factor=1000.0, run_seconds=10.0, processes=16)
 ANSWER_SECONDS = 60.0
 LARGEST_HEAD_BYTES = 64 << 10
@@ -50,7 +55,7 @@ class TaskError(Exception):
 
 @dataclass(frozen=True)
 class TaskModule:
-    """A task's module: its folder, name, packages and data files (name in the box, source)."""
+    """A task's module: its folder, name, packages and data files (name in the sandbox, source)."""
 
     folder: Path
     packages: dict[str, str | None]
@@ -59,7 +64,7 @@ class TaskModule:
 
 
 class TaskBox:
-    """A running task. Use it as a context. The box is killed at its end."""
+    """A running task. Use it as a context, which kills its sandbox at the end."""
 
     def __init__(self, task: TaskModule, *, backend: AnyBackend = "bwrap") -> None:
         extra = [Bind(RUNNER, "/runner.py")]
@@ -108,23 +113,57 @@ class TaskBox:
             prediction = ArraySpec(dtype, tuple(shape))
             if prediction.nbytes > LARGEST_PREDICTION_BYTES:
                 raise ValueError(f"predictions of more than {LARGEST_PREDICTION_BYTES} bytes")
-            groups = {name: read_specs(table[name]) for name in ("train", "inputs")}
-            arrays = read_arrays({**_named("train", groups), **_named("inputs", groups)}, content)
+            train, inputs = (_read_specs(table[name]) for name in ("train", "inputs"))
+            return Course(
+                task=facts,
+                train=_read_arrays(train, content),
+                inputs=_read_arrays(inputs, content[size_of(train) :]),
+                prediction=prediction,
+                score=self.score,
+                target=target,
+                lower_is_better=lower_is_better,
+                budget_seconds=budget_seconds,
+            )
         except Exception as error:  # An organiser's bytes fail in any way.
             raise TaskError(f"the task drew no arrays: {error}") from error
-        return Course(
-            task=facts,
-            train={name: arrays["train", name] for name in groups["train"]},
-            inputs={name: arrays["inputs", name] for name in groups["inputs"]},
-            prediction=prediction,
-            score=self.score,
-            target=target,
-            lower_is_better=lower_is_better,
-            budget_seconds=budget_seconds,
+
+    def train(
+        self,
+        order: Order,
+        *,
+        nonce: bytes,
+        seed: int,
+        benchmark_id: str,
+        target: TargetSpec,
+        factors: Mapping[str, bool],
+        control: bool = False,
+        on_start: Callable[[Ledger], None] = lambda _: None,
+        on_ask: Callable[[Ask], None] = lambda _: None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> RaceResult:
+        """Train a code submission once, on the data that the nonce draws.
+
+        A failure of the submission is a value, and no process is left. Raises TaskError, or
+        BoxUnavailableError if its sandbox cannot start.
+        """
+        facts = {
+            "benchmark": benchmark_id,
+            "threads": order.limits.threads,
+            "device": "cuda" if order.gpus else "cpu",
+            "factors": dict(factors),
+        }
+        course = self.draw(
+            nonce,
+            facts=facts,
+            target=target.value,
+            lower_is_better=target.direction == "lower",
+            control=control,
+            budget_seconds=target.budget_seconds,
         )
+        return race(order, course, seed=seed, on_start=on_start, on_ask=on_ask, stop=stop)
 
     def score(self, predictions: bytes) -> tuple[float, float]:
-        """The quality of predictions on each half. Raises TaskError."""
+        """Return the quality of predictions on each half. Raises TaskError."""
         body = self._ask(FrameType.SCORE, predictions, FrameType.SCORED)
         try:
             first, second = json.loads(bytes(body))
@@ -133,8 +172,8 @@ class TaskBox:
             raise TaskError(f"the task returned no two numbers: {error}") from error
 
     def last_error(self) -> TaskError | None:
-        """The error with which the module failed to score predictions. None without one."""
-        until = time.perf_counter() + 1.0  # The log comes by a way of its own.
+        """Return the error with which the module failed to score predictions, None without one."""
+        until = time.perf_counter() + 1.0  # A second thread reads the log.
         while not (log := self._box.log_tail()).endswith("\n") and time.perf_counter() < until:
             time.sleep(0.01)
         return _error_in(log) if log.strip() else None
@@ -173,29 +212,20 @@ def _error_in(log: str) -> TaskError:
     return TaskError(message, log=log)
 
 
-def _named(group: str, groups: Mapping[str, Specs]) -> dict[tuple[str, str], ArraySpec]:
-    return {(group, name): spec for name, spec in groups[group].items()}
-
-
-def read_specs(table: Mapping[str, Any]) -> dict[str, ArraySpec]:
-    """Types and shapes of arrays by name. Raises ValueError or TypeError."""
+def _read_specs(table: Mapping[str, Any]) -> Specs:
     return {str(name): ArraySpec(dtype, tuple(shape)) for name, (dtype, shape) in table.items()}
 
 
-def read_arrays(
-    specs: Mapping[tuple[str, str], ArraySpec], content: memoryview
-) -> dict[tuple[str, str], Array]:
-    """Arrays that lie one after the other, aligned to 64 bytes. Raises ValueError."""
-    found = {}
-    for name, at in offsets(specs).items():  # type: ignore[arg-type]
-        spec = specs[name]  # type: ignore[index]
-        count = spec.nbytes // np.dtype(spec.dtype).itemsize
-        found[name] = np.frombuffer(content, spec.dtype, count, at).reshape(spec.shape)
-    return found  # type: ignore[return-value]
+def _read_arrays(specs: Specs, content: memoryview) -> dict[str, Array]:
+    found: dict[str, Array] = {}
+    for name, at in offsets(specs).items():
+        dtype, shape = specs[name].dtype, specs[name].shape
+        found[name] = np.frombuffer(content, dtype, math.prod(shape), at).reshape(shape)
+    return found
 
 
 def task_module(folder: Path, benchmark_id: str, data_dir: Path) -> TaskModule:
-    """The task in a folder. Raises TaskError without a module, or without its data."""
+    """Return the task in a folder. Raises TaskError if its module or its data are missing."""
     if not (folder / "task.py").is_file():
         raise TaskError(f"benchmark {benchmark_id} has no task for code submissions")
     return TaskModule(
@@ -206,7 +236,7 @@ def task_module(folder: Path, benchmark_id: str, data_dir: Path) -> TaskModule:
 
 
 def _data_files(benchmark_id: str, data_dir: Path) -> list[Path]:
-    """The data of a shipped task: in a package of this host, or in its data folder as published."""
+    """Find the data of a shipped task: in an installed package, or as published in `data_dir`."""
     if benchmark_id == "digits":
         found = importlib.util.find_spec("sklearn")
         if found is None or found.origin is None:

@@ -1,6 +1,5 @@
 """Boxes that are containers: the command of podman, and their end."""
 
-import ast
 import json
 import os
 import sys
@@ -67,18 +66,6 @@ def test_a_gpu_comes_by_its_cdi_name(monkeypatch):
     assert "RLIMIT_DATA" not in json.dumps(oci.runner_command(order, 3))
     assert gpus_of(Host(device="cuda:1", data_dir=Path("unused"))) == ()
     assert gpus_of(Host(device="cpu", data_dir=Path("unused"), box="oci")) == ()
-
-
-def test_the_keeper_repeats_the_constants_of_the_worker():
-    tree = ast.parse(oci.KEEPER.read_text())
-    names = ("WORKER_SOCKET", "FILTER", "CHANNEL")
-    line = next(
-        node
-        for node in tree.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == f"({', '.join(names)})"
-    )
-
-    assert ast.literal_eval(line.value) == tuple(getattr(oci, name) for name in names)
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 from finishline.rules.trainings.manifest import FAMILIES
 from fuzz.box_channel import DEADLINE_SECONDS, LATE_SECONDS, FakeBox, converse
 from tests.worker.sandbox.conftest import LIMITS, kill_boxes
-from worker.sandbox import protocol, race
-from worker.sandbox.order import RUNNER, BoxUnavailableError
+from worker.sandbox import race
+from worker.sandbox.order import BoxUnavailableError
 from worker.sandbox.processors import in_order, quiet_processors
 from worker.sandbox.protocol import Limits
 
@@ -300,19 +300,6 @@ def test_a_first_optimiser_imports_nothing_on_the_clock(run_code):
     )
 
     assert (result.status, result.log_tail.strip()) == ("reached", "0"), result
-
-
-def test_the_runner_speaks_the_protocol_of_the_rules():
-    import runpy
-
-    runner = runpy.run_path(str(RUNNER))
-
-    assert runner["MAGIC"] == protocol.MAGIC
-    assert runner["HEADER"].format == protocol.HEADER.format
-    assert runner["ITEM_BYTES"] == protocol.ITEM_BYTES
-    assert runner["ALIGNMENT"] == protocol.ALIGNMENT
-    for kind in list(protocol.FrameType)[:8]:
-        assert runner[kind.name] == kind
 
 
 # Drawn conversations; fuzz/box_channel.py has more.

@@ -1,7 +1,7 @@
 """The first process of a container: it filters calls, starts the runner, and ends with it.
 
-It ends with the worker too, and the kernel then kills all others. The constants are those of
-worker/sandbox/oci.py. Nothing but the standard library can be imported here.
+It also ends with the worker, and the kernel then kills all others. Only the standard library can be
+imported here. oci.py imports the constants from this file.
 """
 
 import ctypes
@@ -14,20 +14,21 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+# The worker's socket, the filter, and the number of the runner's channel.
 WORKER_SOCKET, FILTER, CHANNEL = "/worker.sock", "/filter.bpf", 3
 SET_FILTER, BY_PROGRAM = 22, 2  # PR_SET_SECCOMP and SECCOMP_MODE_FILTER
 STEP_BYTES = 8
 
 
 def connected() -> socket.socket:
-    """A connection to the worker, which takes two."""
+    """Connect to the worker, which accepts two connections."""
     end = socket.socket(socket.AF_UNIX)
     end.connect(WORKER_SOCKET)
     return end
 
 
 def filter_calls(program: bytes) -> None:
-    """Filter the calls of this process and of all that it starts, for good. Raises OSError."""
+    """Filter the calls of this process and its descendants for good. Raises OSError."""
     steps = ctypes.create_string_buffer(program, len(program))
     given = struct.pack("@HP", len(program) // STEP_BYTES, ctypes.addressof(steps))
     libc = ctypes.CDLL(None, use_errno=True)
@@ -36,7 +37,7 @@ def filter_calls(program: bytes) -> None:
 
 
 def reap(runner: int) -> None:
-    """Take the exit status of all that have ended. End with the runner's."""
+    """Reap processes that have ended. Exit with the runner's status."""
     with suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
@@ -48,7 +49,7 @@ def reap(runner: int) -> None:
 
 
 def main() -> None:
-    """Start the runner. End with it, or when the worker closes its end or has died."""
+    """Start the runner. End with it, or when the worker closes its end or dies."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # The kernel keeps it from a first process.
     orders = json.loads(sys.argv[1])
     life, channel = connected(), connected()

@@ -1,23 +1,23 @@
-"""Run a training package inside a box. Started by the worker as `python -I -S runner.py`.
+"""Run a code submission inside a sandbox. The worker starts `python -I -S runner.py`.
 
-Nothing but the standard library and the environment's packages can be imported here. The constants
-are those of worker/sandbox/protocol.py.
+Only the standard library and the environment's packages can be imported here. The worker imports
+the constants of the protocol from this file.
 """
 
 import importlib
 import json
 import mmap
 import os
-import resource
 import socket
 import struct
 import sys
 import traceback
+from enum import IntEnum
+from math import prod
 from typing import Any
 
 MAGIC = b"FLE1"
 HEADER = struct.Struct("<4sBIQ")
-TASK, HELLO, READY, GO, ASK, INPUTS, PREDICTIONS, DONE = range(8)
 FORMATS: dict[str, Any] = {
     "int8": "b",
     "uint8": "B",
@@ -27,28 +27,39 @@ FORMATS: dict[str, Any] = {
     "float32": "f",
     "float64": "d",
 }
-ITEM_BYTES = {
-    "int8": 1,
-    "uint8": 1,
-    "uint16": 2,
-    "int32": 4,
-    "int64": 8,
-    "float32": 4,
-    "float64": 8,
-}
+ITEM_BYTES = {dtype: struct.calcsize(letter) for dtype, letter in FORMATS.items()}
 ALIGNMENT = 64
 IMPORT_FAILED, PACKAGE_RAISED, WRONG_RESULT = 3, 4, 5
 
 
+class FrameType(IntEnum):
+    """The type of a frame. The sandbox sends HELLO, READY, ASK, PREDICTIONS and DONE."""
+
+    TASK = 0
+    HELLO = 1
+    READY = 2
+    GO = 3
+    ASK = 4
+    INPUTS = 5
+    PREDICTIONS = 6
+    DONE = 7
+    # Between a worker and a task's own sandbox.
+    DRAW = 16
+    DRAWN = 17
+    SCORE = 18
+    SCORED = 19
+    CONTROL = 20
+
+
 class Channel:
-    """Frames over the socket pair that the box was started with."""
+    """The sandbox's end of the socket pair to the worker."""
 
     def __init__(self, number: int) -> None:
         self._socket = socket.socket(fileno=number)
         self._sent, self._received = 0, 0
 
     def send(self, kind: int, body: bytes = b"") -> None:
-        """Send a frame, header and body at once: the worker wakes up once for it."""
+        """Send header and body at once, so that the worker wakes up once."""
         header = HEADER.pack(MAGIC, kind, self._sent, len(body))
         parts = [memoryview(header), memoryview(body)]
         while parts:
@@ -61,16 +72,13 @@ class Channel:
 
     def receive(self, kind: int) -> tuple[bytes, int | None]:
         """Receive a frame of this type: its body, and the memory file that came with it."""
-        number, body, descriptor = self._receive()
+        number, body, descriptor = self.receive_any()
         if number != kind:
             raise RuntimeError("the worker broke the protocol")
         return body, descriptor
 
-    def receive_any(self) -> tuple[int, bytes]:
-        """Receive a frame: its type and its body."""
-        return self._receive()[:2]
-
-    def _receive(self) -> tuple[int, bytes, int | None]:
+    def receive_any(self) -> tuple[int, bytes, int | None]:
+        """Receive a frame: its type, its body, and the memory file that came with it."""
         header, descriptors = b"", list[int]()
         while len(header) < HEADER.size:
             part, fds, _flags, _address = socket.recv_fds(
@@ -95,16 +103,14 @@ class Channel:
 
 
 class WrongResultError(Exception):
-    """The package returned something else than predictions."""
+    """The code returned something else than predictions."""
 
 
 def arrays(buffer: Any, shapes: dict[str, Any]) -> dict[str, memoryview]:
-    """Read-only memoryviews of the arrays that lie in a buffer one after the other."""
+    """Return read-only memoryviews of the arrays in a buffer, each aligned to 64 bytes."""
     found, at = {}, 0
     for name, (dtype, shape) in shapes.items():
-        size = ITEM_BYTES[dtype]
-        for length in shape:
-            size *= length
+        size = prod(shape) * ITEM_BYTES[dtype]
         part = memoryview(buffer)[at : at + size].toreadonly()
         found[name] = part.cast(FORMATS[dtype], shape)
         at += -(-size // ALIGNMENT) * ALIGNMENT
@@ -112,7 +118,7 @@ def arrays(buffer: Any, shapes: dict[str, Any]) -> dict[str, memoryview]:
 
 
 def buffer_of(body: bytes, descriptor: int | None) -> Any:
-    """The bytes of a frame, or of the memory file that came with it."""
+    """Return the bytes of a frame, or of the memory file that came with it."""
     if descriptor is None:
         return body
     size = os.fstat(descriptor).st_size
@@ -120,7 +126,7 @@ def buffer_of(body: bytes, descriptor: int | None) -> Any:
 
 
 def checked(result: Any, dtype: str, shape: list[int]) -> bytes:
-    """The bytes of predictions. Raises WrongResultError with the expected type and shape."""
+    """Return the bytes of predictions. Raises WrongResultError with the expected type and shape."""
     expected = f"an array of {dtype} with shape {shape}"
     try:
         view = memoryview(result)
@@ -134,13 +140,15 @@ def checked(result: Any, dtype: str, shape: list[int]) -> bytes:
 
 
 def limit(orders: dict[str, Any]) -> None:
-    """Limit this process and its children. The number of processes counts inside the box alone."""
+    """Limit this process and its children. RLIMIT_NPROC counts the sandbox's processes only."""
+    import resource  # POSIX only, and a worker on Windows imports this file too.
+
     for name, value in orders["limits"].items():
         resource.setrlimit(getattr(resource, name), (value, value))
 
 
 def load(name: str) -> Any:
-    """Import the package's module. Raises ImportError naming a function that is missing."""
+    """Import the submission's module. Raises ImportError naming a function that is missing."""
     module = importlib.import_module(name)
     for wanted in ("prepare", "train"):
         if not callable(getattr(module, wanted, None)):
@@ -151,35 +159,35 @@ def load(name: str) -> Any:
 def train(channel: Channel, module: Any, task: dict[str, Any]) -> None:
     """Prepare, wait for the data, train, and ask for an evaluation at each `yield`."""
     prepared = module.prepare(task)
-    channel.send(READY)
-    body, descriptor = channel.receive(GO)
+    channel.send(FrameType.READY)
+    body, descriptor = channel.receive(FrameType.GO)
     go = json.loads(body)
     data = arrays(buffer_of(b"", descriptor), go["shapes"])
     inputs = None
     for predict in module.train(prepared, data, go["seed"]):
-        channel.send(ASK)
-        body, descriptor = channel.receive(INPUTS)
+        channel.send(FrameType.ASK)
+        body, descriptor = channel.receive(FrameType.INPUTS)
         if inputs is None:
             inputs = arrays(buffer_of(body, descriptor), task["inputs"])
         dtype, shape = task["prediction"]
-        channel.send(PREDICTIONS, checked(predict(inputs), dtype, shape))
-    channel.send(DONE)
+        channel.send(FrameType.PREDICTIONS, checked(predict(inputs), dtype, shape))
+    channel.send(FrameType.DONE)
 
 
 def main() -> int:
-    """Run the package that the orders name. Exits with a status that says who failed."""
+    """Run the module of the orders. The exit status says who failed."""
     orders = json.loads(sys.argv[1])
     limit(orders)
     sys.path.append(orders["site"])
     for name in orders["preload"]:
         importlib.import_module(name)
     channel = Channel(orders["channel"])
-    channel.send(HELLO, b'{"protocol": 1}')
-    task = json.loads(channel.receive(TASK)[0])
+    channel.send(FrameType.HELLO, b'{"protocol": 1}')
+    task = json.loads(channel.receive(FrameType.TASK)[0])
     sys.path.append(orders["package"])
     try:
         module = load(orders["module"])
-    except BaseException:  # noqa: BLE001  (whatever a stranger raises is told apart by the status)
+    except BaseException:  # noqa: BLE001  (strangers' code may raise anything)
         traceback.print_exc()
         return IMPORT_FAILED
     try:

@@ -1,7 +1,7 @@
-"""Draw and score a task inside a box of its own. Started by the worker as runner.py is.
+"""Draw and score a task inside its own sandbox. The worker starts it like runner.py.
 
-The task's module is an organiser's: it decides its own benchmark and nothing else on this host.
-Labels stay in the closure that `draw` returns.
+An organiser wrote the task's module, so it must not reach the rest of this host. Labels stay in the
+closure that `draw` returns.
 """
 
 import importlib
@@ -18,26 +18,25 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 runner: Any = importlib.import_module("runner")
 
-HELLO, DRAW, DRAWN, SCORE, SCORED, CONTROL = 1, 16, 17, 18, 19, 20
-ALIGNMENT = 64
+FrameType: Any = runner.FrameType
 MOST_ARRAYS = 32
 ANSWER_SECONDS = 10  # Of the processor.
 
 
 def allow_an_answer() -> None:
-    """Limit the processor seconds from now on to those of one answer. More raise TimeoutError."""
+    """Limit the processor seconds of the next answer. More raise TimeoutError."""
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
     until = math.ceil(time.process_time()) + ANSWER_SECONDS
     resource.setrlimit(resource.RLIMIT_CPU, (min(until, most), most))
 
 
 def end_late(*_: object) -> None:
-    """Handle the signal that a limit to processor seconds is used up."""
+    """Handle SIGXCPU: the limit of processor seconds is used up."""
     raise TimeoutError(f"more than {ANSWER_SECONDS} s of the processor for one answer")
 
 
 def packed(task: Any) -> tuple[dict[str, Any], bytes]:
-    """Types and shapes of a drawn task. These as JSON, a line feed, and the arrays in a row."""
+    """Return types and shapes of a task. Also as bytes: JSON, a line feed, aligned arrays."""
     import numpy as np
 
     parts: list[bytes] = []
@@ -48,8 +47,7 @@ def packed(task: Any) -> tuple[dict[str, Any], bytes]:
         for name, value in tables.items():
             array = np.ascontiguousarray(value)
             shapes[group][name] = [str(array.dtype), list(array.shape)]
-            parts.append(array.tobytes())
-            parts.append(b"\0" * (-array.nbytes % ALIGNMENT))
+            parts += [array.tobytes(), b"\0" * (-array.nbytes % runner.ALIGNMENT)]
     if len(shapes["train"]) + len(shapes["inputs"]) > MOST_ARRAYS:
         raise ValueError(f"more than {MOST_ARRAYS} arrays")
     shapes["prediction"] = listed(task.predictions)
@@ -57,13 +55,13 @@ def packed(task: Any) -> tuple[dict[str, Any], bytes]:
 
 
 def listed(spec: Any) -> list[Any]:
-    """A type and a shape as they stand in JSON."""
+    """Return a type and a shape for JSON."""
     dtype, shape = spec
     return [str(dtype), list(shape)]
 
 
 def check_shapes(module: Any, drawn: dict[str, Any]) -> None:
-    """Refuse a draw with other arrays than the module's `shapes()`, if it has that function."""
+    """Refuse a draw whose arrays differ from the module's `shapes()`, if it has that function."""
     if not hasattr(module, "shapes"):
         return
     told = module.shapes()
@@ -77,9 +75,10 @@ def check_shapes(module: Any, drawn: dict[str, Any]) -> None:
 
 
 def score(drawn: Any, predictions: Any) -> list[float]:
-    """Quality on each half. NaN for predictions, a class out of range say, that raise an error.
+    """Return the quality on each half. Predictions that raise an error get NaN.
 
-    The log has the error. Zeros are predictions of any task: one that fails on them too is broken.
+    An example is a class out of range. The log has the error. Every task can score zeros, so a
+    task that fails on zeros too is broken.
     """
     import numpy as np
 
@@ -94,7 +93,7 @@ def score(drawn: Any, predictions: Any) -> list[float]:
 
 
 def main() -> int:
-    """Answer draws and scores until the worker is gone."""
+    """Answer draws and scores until the worker closes the channel."""
     orders = json.loads(sys.argv[1])
     runner.limit(orders)
     signal.signal(signal.SIGXCPU, end_late)
@@ -104,21 +103,21 @@ def main() -> int:
 
     module = importlib.import_module(orders["module"])
     channel = runner.Channel(orders["channel"])
-    channel.send(HELLO, b"{}")
+    channel.send(FrameType.HELLO, b"{}")
     drawn = None
     while True:
-        kind, body = channel.receive_any()
+        kind, body, _ = channel.receive_any()
         allow_an_answer()
-        if kind in (DRAW, CONTROL):
-            drawn = module.draw(body) if kind == DRAW else module.control(body)
+        if kind in (FrameType.DRAW, FrameType.CONTROL):
+            drawn = module.draw(body) if kind == FrameType.DRAW else module.control(body)
             shapes, body = packed(drawn)
             check_shapes(module, shapes)
-            channel.send(DRAWN, body)
-        elif kind == SCORE and drawn is not None:
+            channel.send(FrameType.DRAWN, body)
+        elif kind == FrameType.SCORE and drawn is not None:
             dtype, shape = drawn.predictions
             predictions = np.frombuffer(body, dtype).reshape(shape)
             halves = score(drawn, predictions)
-            channel.send(SCORED, json.dumps(halves).encode())
+            channel.send(FrameType.SCORED, json.dumps(halves).encode())
         else:
             return 1
 
