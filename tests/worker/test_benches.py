@@ -453,7 +453,7 @@ def test_figures_are_those_reckoned_by_hand():
 @pytest.mark.parametrize(("last", "met"), [(4.0, True), (4.01, False)])
 def test_p99_is_judged_of_few_requests(last, met, monkeypatch, capfd):
     requests = [(0.0, 0.5, 1.5), (1.0, 2.5, last)]
-    monkeypatch.setattr("worker.commands.generate.ask", lambda *_, **__: {"requests": requests})
+    monkeypatch.setattr("worker.commands.measuring.ask", lambda *_, **__: {"requests": requests})
     given = "grammar --scenario server --rate 2 --p99-seconds 3 --requests 2 --device cpu --json"
     assert main(["bench", "generate", *given.split()]) == 0
     told = json.loads(capfd.readouterr().out)["generation"]

@@ -7,34 +7,15 @@ import typer
 
 from finishline.cli.errors import UsageError
 from finishline.cli.screen import Screen
-from finishline.devices import choose_device
 from finishline.rules.errors import RuleError
 from finishline.rules.scoring.latency import nearest_rank
-from worker.commands.measuring import (
-    LEAST,
-    BatchSizes,
-    Columns,
-    Device,
-    Out,
-    Precision,
-    Threads,
-    ask,
-    check_precision,
-    check_spec,
-    describe_machine,
-    distribution,
-    prepare,
-    read_numbers,
-    table_of,
-    tell,
-    why_absent,
-)
+from worker.commands import measuring
 
 Scenario = Literal["single-stream", "offline", "server"]
 ARRIVALS = {"single-stream": "one after the other", "offline": "all at once", "server": "poisson"}
 GRAMMAR, GRAMMAR_TOKENS = "grammar", 64
 LIMIT_SECONDS = 3600.0
-COLUMNS: Columns = (
+COLUMNS: measuring.Columns = (
     ("tokens/s", "tokens_per_second", 1, ""),
     ("requests/s", "requests_per_second", 1, ""),
     ("TTFT p50", "ttft_seconds.p50", 1, " s"),
@@ -60,38 +41,44 @@ def generate(
     ] = False,
     rate: Annotated[
         float | None,
-        typer.Option(min=LEAST, help="Requests per second that arrive at a server (Poisson)."),
+        typer.Option(
+            min=measuring.LEAST, help="Requests per second that arrive at a server (Poisson)."
+        ),
     ] = None,
     p99_seconds: Annotated[
         float | None,
-        typer.Option(min=LEAST, help="Bound of the latency's 99th percentile, for p99_met."),
+        typer.Option(
+            min=measuring.LEAST, help="Bound of the latency's 99th percentile, for p99_met."
+        ),
     ] = None,
-    precision: Precision = None,
-    batch_sizes: BatchSizes = None,
-    device: Device = None,
-    threads: Threads = 1,
-    out: Out = None,
+    precision: measuring.Precision = None,
+    batch_sizes: measuring.BatchSizes = None,
+    device: measuring.Device = None,
+    threads: measuring.Threads = 1,
+    out: measuring.Out = None,
 ) -> None:
     """Answer requests token by token: time to first token, time per token, tokens per second."""
-    prepare(out)
-    orders: dict[str, Any] = {
-        "model": target,
-        "scenario": scenario,
-        "precision": precision or "fp32",
-        "prompt_tokens": prompt_tokens,
-        "output_tokens": output_tokens,
-        "requests": requests,
-        "kv_cache": not no_kv_cache,
-        "rate": rate,
-        "device": choose_device(device),
-        "threads": threads,
-    }
-    sizes = read_numbers(batch_sizes or ("1,8" if scenario == "offline" else "1"), "--batch-sizes")
+    orders = measuring.begin(
+        out,
+        device=device,
+        threads=threads,
+        model=target,
+        scenario=scenario,
+        precision=precision or "fp32",
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+        requests=requests,
+        kv_cache=not no_kv_cache,
+        rate=rate,
+    )
+    sizes = measuring.read_numbers(
+        batch_sizes or ("1,8" if scenario == "offline" else "1"), "--batch-sizes"
+    )
     check_orders(orders, sizes)
     results, longest = [], 0.0
     for size in sizes:
         screen.say(f"{scenario}, batches of {size} ...")
-        found = ask(
+        found = measuring.ask(
             "worker.bench.requests", orders | {"batch_size": size}, LIMIT_SECONDS, what=target
         )
         results.append({"batch_size": size} | figures_of(found["requests"], output_tokens))
@@ -109,9 +96,11 @@ def generate(
     result = {
         "model": target,
         "precision": orders["precision"],
-        **describe_machine(orders),
+        **measuring.describe_machine(orders),
         "absent": absent
-        | why_absent(results, {}, fewest=requests, path="results", what="requests were made"),
+        | measuring.why_absent(
+            results, {}, fewest=requests, path="results", what="requests were made"
+        ),
         "generation": {
             "scenario": scenario,
             "kv_cache": not no_kv_cache,
@@ -133,7 +122,9 @@ def generate(
     if met is not None:
         where = "within" if met else "beyond"
         lines.append(f"99th percentile of the latency: {where} {p99_seconds:g} s")
-    tell(screen, result, [table_of(results, {"batch": "batch_size"}, COLUMNS), *lines], out)
+    measuring.tell(
+        screen, result, [measuring.table_of(results, {"batch": "batch_size"}, COLUMNS), *lines], out
+    )
 
 
 def check_orders(orders: dict[str, Any], batch_sizes: Sequence[int]) -> None:
@@ -142,8 +133,8 @@ def check_orders(orders: dict[str, Any], batch_sizes: Sequence[int]) -> None:
     if model != GRAMMAR and ":" not in model:
         raise UsageError(f"{model} generates nothing. Name grammar, or a model such as hf:roberta.")
     if model != GRAMMAR:
-        check_spec(model, generates=True)
-    check_precision(orders["precision"], orders["device"])
+        measuring.check_spec(model, generates=True)
+    measuring.check_precision(orders["precision"], orders["device"])
     tokens = orders["prompt_tokens"] + orders["output_tokens"]
     if model == GRAMMAR and tokens > GRAMMAR_TOKENS:
         raise RuleError(
@@ -161,7 +152,7 @@ def check_orders(orders: dict[str, Any], batch_sizes: Sequence[int]) -> None:
 
 
 def figures_of(requests: Sequence[Sequence[float]], output_tokens: int) -> dict[str, Any]:
-    """The figures of one batch size from arrival, first and last token of each request.
+    """Return the figures of one batch size from arrival, first and last token of each request.
 
     Rates are by the seconds from the start to the last token of all.
     """
@@ -169,9 +160,11 @@ def figures_of(requests: Sequence[Sequence[float]], output_tokens: int) -> dict[
     intervals = output_tokens - 1
     tpot = [(last - first) / intervals for _, first, last in requests] if intervals else None
     return {
-        "ttft_seconds": distribution([first - arrival for arrival, first, _ in requests]),
-        "tpot_seconds": None if tpot is None else distribution(tpot),
-        "latency_seconds": distribution([last - arrival for arrival, _, last in requests]),
+        "ttft_seconds": measuring.distribution([first - arrival for arrival, first, _ in requests]),
+        "tpot_seconds": None if tpot is None else measuring.distribution(tpot),
+        "latency_seconds": measuring.distribution(
+            [last - arrival for arrival, _, last in requests]
+        ),
         "requests_per_second": len(requests) / seconds,
         "tokens_per_second": len(requests) * output_tokens / seconds,
     }

@@ -9,23 +9,8 @@ import typer
 
 from finishline.cli.errors import UsageError
 from finishline.cli.screen import Screen
-from finishline.devices import choose_device
 from finishline.rules.errors import RuleError
-from worker.commands.measuring import (
-    GIGA,
-    Columns,
-    Device,
-    Out,
-    Seconds,
-    Threads,
-    ask,
-    describe_machine,
-    distribution,
-    prepare,
-    table_of,
-    tell,
-    why_absent,
-)
+from worker.commands import measuring
 from worker.machine.kernel_list import Kernel, read_kernels
 
 ON_PROCESSORS = ("fp32", "bf16", "fp16")
@@ -42,37 +27,39 @@ CONVENTION = (
     " (whole, causal or not), and nothing else; a backward pass is the gradients of both operands, "
     "two products for each forward"
 )
-COLUMNS: Columns = (
+COLUMNS: measuring.Columns = (
     ("p50", "seconds.p50", 1, " s"),
     ("mean", "seconds.mean", 1, " s"),
-    ("GFLOP/s", "flops_per_second", 1 / GIGA, ""),
-    ("GB/s", "bytes_per_second", 1 / GIGA, ""),
+    ("GFLOP/s", "flops_per_second", 1 / measuring.GIGA, ""),
+    ("GB/s", "bytes_per_second", 1 / measuring.GIGA, ""),
 )
 
 
 def kernels(
     screen: Screen,
     file: Annotated[Path, typer.Argument(metavar="FILE.toml", help="List of kernels.")],
-    seconds: Seconds = KERNEL_SECONDS,
-    device: Device = None,
-    threads: Threads = 1,
-    out: Out = None,
+    seconds: measuring.Seconds = KERNEL_SECONDS,
+    device: measuring.Device = None,
+    threads: measuring.Threads = 1,
+    out: measuring.Out = None,
 ) -> None:
     """Time single kernels of the shapes in a list: matmul, convolution, attention and others."""
-    prepare(out)
-    chosen = choose_device(device)
-    listed = check_kernels(file, chosen)
+    orders = measuring.begin(out, device=device, threads=threads, seconds=seconds)
+    listed = check_kernels(file, orders["device"])
     screen.say(f"{len(listed)} kernels ...")
     alone = [asdict(each) for each in listed if each.kind != "all_reduce"]
-    orders = {"kernels": alone, "device": chosen, "threads": threads, "seconds": seconds}
     limit = KERNEL_FACTOR * seconds * len(alone)
-    taken = iter(ask("worker.machine.kernels", orders, limit, what="The list")["seconds"])
+    taken = iter(
+        measuring.ask(
+            "worker.machine.kernels", orders | {"kernels": alone}, limit, what="The list"
+        )["seconds"]
+    )
     rows: list[dict[str, Any]] = []
     for kernel in listed:
         if kernel.kind == "all_reduce":
-            found = distribution(_time_all_reduce(kernel, chosen, seconds))
+            found = measuring.distribution(_time_all_reduce(kernel, orders["device"], seconds))
         else:
-            found = distribution(next(taken))
+            found = measuring.distribution(next(taken))
         flops, moved = kernel.flops, kernel.bytes_moved
         rows.append({
             "kind": kernel.kind,
@@ -86,15 +73,17 @@ def kernels(
         })  # fmt: skip
     fewest = min(row["seconds"]["n"] for row in rows)
     result = {
-        **describe_machine(orders),
+        **measuring.describe_machine(orders),
         "flops_convention": CONVENTION,
-        "absent": why_absent(rows, REASONS, fewest=fewest, path="seconds", what="calls were timed"),
+        "absent": measuring.why_absent(
+            rows, REASONS, fewest=fewest, path="seconds", what="calls were timed"
+        ),
         "kernels": rows,
     }
     names = {name: name for name in ("pass", "precision", "shape")}
     shown = [row | {"shape": _shape_text(row["shape"])} for row in rows]
-    table = table_of(shown, {"kernel": "kind", **names, "n": "seconds.n"}, COLUMNS)
-    tell(screen, result, [table], out)
+    table = measuring.table_of(shown, {"kernel": "kind", **names, "n": "seconds.n"}, COLUMNS)
+    measuring.tell(screen, result, [table], out)
 
 
 def check_kernels(file: Path, device: str) -> tuple[Kernel, ...]:
@@ -120,7 +109,7 @@ def _time_all_reduce(kernel: Kernel, device: str, seconds: float) -> list[float]
     """Seconds of each all-reduce, in as many processes as the kernel has."""
     where = "cuda" if device.startswith("cuda") else device
     orders = {"device": where, "bytes": kernel.shape["bytes"], "seconds": seconds}
-    found = ask(
+    found = measuring.ask(
         "worker.bench.steps",
         orders,
         GROUP_SECONDS,

@@ -1,4 +1,4 @@
-"""What all benches share: options, processes that measure, figures, and why some are absent."""
+"""The common parts of all benches: options, measuring processes, figures, absent ones."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +15,7 @@ from finishline.cli.errors import CliError, UsageError
 from finishline.cli.processes import require_training_packages
 from finishline.cli.screen import Screen
 from finishline.cli.tables import ABSENT, FittingTable, make_table
+from finishline.devices import choose_device
 from finishline.rules.errors import RuleError
 from finishline.rules.measurements import Figure
 from finishline.rules.scoring.latency import FEWEST_SAMPLES, nearest_rank, percentile
@@ -42,13 +43,14 @@ Precision = Annotated[PrecisionName | None, Option(help="Of a model (default: fp
 BatchSizes = Annotated[str | None, Option(help="Of a model, such as 1,8 (default).")]
 
 
-def prepare(*files: Path | None) -> None:
-    """Refuse to begin without a training's packages, or with a file that cannot be written."""
+def begin(*files: Path | None, device: str | None, **orders: Any) -> dict[str, Any]:
+    """Return the orders of a bench with its device. Refuses files that cannot be written."""
     require_training_packages("bench")
     for path in filter(None, files):
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
             raise IsADirectoryError(EISDIR, "it is a folder", str(path))
+    return {"device": choose_device(device), **orders}
 
 
 def ask(
@@ -60,9 +62,9 @@ def ask(
     hint: str = "",
     processes: int = 1,
 ) -> Answer:
-    """The answer of a process that measures, or of several as one. Raises CliError without one.
+    """Return the answer of one or several measuring processes. Raises CliError if it is missing.
 
-    The `hint` says what to do where the process died or ran out of memory.
+    The `hint` says how to go on after a crash or without enough memory.
     """
     try:
         answer = answer_of(module, orders, START_SECONDS + seconds, processes=processes)
@@ -76,7 +78,7 @@ def ask(
 def measure_peaks(
     screen: Screen, orders: Mapping[str, Any], *, only: Sequence[str] = ()
 ) -> dict[str, Figure]:
-    """The peak throughput of this machine by its parts. Empty if it can't be measured."""
+    """Measure the peak throughput of this machine by its parts. Empty if it fails."""
     screen.say("measuring the peak throughput of this machine ...")
     more = {
         "only": only,
@@ -96,7 +98,7 @@ def describe_machine(orders: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def distribution(values: Sequence[float]) -> dict[str, Any]:
-    """Count, mean and percentiles of some values, by nearest rank. None below enough samples."""
+    """Return count, mean and percentiles by nearest rank. None below enough samples."""
     ordered = sorted(values)
     return {
         "n": len(ordered),
@@ -110,7 +112,7 @@ def distribution(values: Sequence[float]) -> dict[str, Any]:
 def why_absent(
     rows: Sequence[Result], reasons: Mapping[str, str], *, fewest: int, path: str, what: str
 ) -> dict[str, str]:
-    """The reason for each figure that a row lacks, by name. `fewest` samples are of a row."""
+    """Give a reason for each figure that a row lacks. A row has at least `fewest` samples."""
     absent = {name: why for name, why in reasons.items() if any(row[name] is None for row in rows)}
     return absent | {
         f"{path}.p{percent}": f"fewer than {least} {what}"
@@ -120,7 +122,7 @@ def why_absent(
 
 
 def check_precision(precision: str, device: str) -> None:
-    """Raise RuleError for a precision that a model cannot have on this kind of device."""
+    """Raise RuleError for a precision that this kind of device lacks."""
     expected = "fp32, bf16 or fp16" if device == "cpu" else "fp32, tf32, bf16 or fp16"
     if device == "cpu" and precision in ("tf32", "fp8"):
         why = f"a processor has no arithmetic in {precision}"
@@ -131,9 +133,9 @@ def check_precision(precision: str, device: str) -> None:
 
 
 def check_spec(spec: str, *, generates: bool = False) -> None:
-    """Raise RuleError unless a SPEC is of one of the three kinds, and none to be downloaded.
+    """Raise RuleError unless a SPEC is of one of the three kinds, and on this machine.
 
-    One that generates may be of any class of transformers.
+    A model that generates may be of any class of transformers.
     """
     kind, _, name = spec.partition(":")
     path, _, function = spec.rpartition(":")
@@ -188,7 +190,7 @@ def table_of(rows: Sequence[Result], words: Mapping[str, str], figures: Columns)
 
 
 def field_of(row: Any, path: str) -> Any:
-    """A value by its dotted path. None where a part of it is absent."""
+    """Return a value by its dotted path. None if a part of it is absent."""
     for name in path.split("."):
         row = row and row[name]
     return row

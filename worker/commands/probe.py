@@ -26,7 +26,7 @@ from worker.machine.probe import ask_driver
 from worker.state import Limits
 
 MIB, GIB = 2**20, 2**30
-# Bits of clocks_event_reasons.active that slow a card down against its will.
+# Bits of clocks_event_reasons.active that mean a forced slow-down of a card.
 SLOWED = {
     0x08: "by its hardware",
     0x20: "by heat",
@@ -143,7 +143,7 @@ def probe(
 
 
 def memory_bytes(found: Sequence[Accelerator]) -> dict[str, int]:
-    """Memory of whole cards by UUID. The driver does not say a slice's."""
+    """Return the memory of whole cards by UUID. The driver omits slices."""
     rows = _ask("--query-gpu=uuid,memory.total") if found else []
     whole = {each.uuid for each in found}
     return {
@@ -178,5 +178,5 @@ def problems_of(found: Sequence[Accelerator]) -> list[str]:
 
 
 def _ask(query: str) -> list[list[str]]:
-    """Pairs that the tool answers a query for two fields with."""
+    """Query the tool for two fields. Returns its pairs."""
     return [row for row in ask_driver(query, "--format=csv,noheader,nounits") if len(row) == 2]

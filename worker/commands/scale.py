@@ -15,29 +15,17 @@ from finishline.cli.errors import CliError, UsageError
 from finishline.cli.options import BenchmarksDir, Data
 from finishline.cli.screen import Screen
 from finishline.cli.tables import make_table
-from finishline.devices import choose_device
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.submissions.claim import check_precision, check_settings, reference_of
-from worker.commands.measuring import (
-    Columns,
-    Device,
-    Result,
-    Steps,
-    ask,
-    figure_text,
-    prepare,
-    read_numbers,
-    table_of,
-    tell,
-)
+from worker.commands import measuring
 from worker.local import hyperparameters
 
 STEPS = "worker.bench.steps"
 GROUP_SECONDS, PROFILE_SECONDS = 600.0, 3600.0
 Groups = dict[tuple[int, int], dict[str, Any]]
 Name = Annotated[str, typer.Argument(help="A benchmark's id, or the path of its file.")]
-COLUMNS: Columns = (
+COLUMNS: measuring.Columns = (
     ("step", "step_seconds", 1, " s"),
     ("samples/s", "samples_per_second", 1, ""),
     ("speedup", "speedup", 1, ""),
@@ -57,14 +45,13 @@ def scale(
         bool, typer.Option("--strong", help="One batch, shared by all processes.")
     ] = False,
     weak: Annotated[bool, typer.Option("--weak", help="One batch for each process.")] = False,
-    steps: Steps = 20,
-    device: Device = None,
+    steps: measuring.Steps = 20,
+    device: measuring.Device = None,
     data: Data = Path("var/data"),
     benchmarks_dir: BenchmarksDir = None,
 ) -> None:
     """Time a reference's training steps in several processes, and their all-reduce."""
-    prepare()
-    counts = read_numbers(processes, "--processes", most=max(2, os.cpu_count() or 1))
+    counts = measuring.read_numbers(processes, "--processes", most=max(2, os.cpu_count() or 1))
     if strong == weak:
         raise UsageError("Choose one of --strong and --weak.")
     definition, orders = _steps_of(benchmark, benchmarks_dir, device, data, steps)
@@ -89,25 +76,26 @@ def scale(
             "all_reduce": 1 < count == max(counts),
         }
         what = f"{benchmark} in {count} processes"
-        groups[count, size] = ask(STEPS, orders | more, GROUP_SECONDS, what=what, processes=count)
+        groups[count, size] = measuring.ask(
+            STEPS, orders | more, GROUP_SECONDS, what=what, processes=count
+        )
     result = {"scaling": "strong" if strong else "weak", **reckon_scaling(groups, batches, default)}
     words = {"processes": "processes", "batch": "batch_size"}
-    tell(screen, result, [table_of(result["points"], words, COLUMNS)])
+    measuring.tell(screen, result, [measuring.table_of(result["points"], words, COLUMNS)])
 
 
 def _steps_of(
     name: str, folder: Path | None, device: str | None, data: Path, steps: int
 ) -> tuple[Benchmark, dict[str, Any]]:
-    """A benchmark whose reference trains with its own settings, and the orders for its steps."""
+    """Find a benchmark whose reference has default settings, and the orders for its steps."""
+    orders = measuring.begin(device=device, data_dir=str(data), steps=steps)
     _, benchmark = find_benchmark(name, folder)
     check_precision(benchmark, None)
     check_settings(benchmark, benchmark.divisions[0], {})
-    return benchmark, {
-        "reference": reference_of(benchmark).reference,
+    reference = reference_of(benchmark).reference
+    return benchmark, orders | {
+        "reference": reference,
         "hyperparameters": hyperparameters(benchmark, {}),
-        "device": choose_device(device),
-        "data_dir": str(data),
-        "steps": steps,
     }
 
 
@@ -127,7 +115,7 @@ class AllReduceFit:
         return self.latency_seconds + size * 2 * (processes - 1) / processes * self.seconds_per_byte
 
 
-def fit_all_reduce(points: Sequence[Result], processes: int) -> AllReduceFit:
+def fit_all_reduce(points: Sequence[measuring.Result], processes: int) -> AllReduceFit:
     """Least squares of relative errors: each point's weight is 1 / seconds squared."""
     seconds = np.array([point["seconds"] for point in points])
     sent = [point["bytes"] * 2 * (processes - 1) / processes for point in points]
@@ -136,10 +124,10 @@ def fit_all_reduce(points: Sequence[Result], processes: int) -> AllReduceFit:
 
 
 def reckon_scaling(groups: Groups, batches: Mapping[int, int], default: int) -> dict[str, Any]:
-    """The points of measured steps by processes and batch, one process being the base.
+    """Return the points of measured steps by processes and batch. One process is the base.
 
-    A step's seconds are the median of all steps, measured and predicted alike: one step that the
-    machine paused would move a mean.
+    A step's seconds are the median of all steps, measured and predicted alike, because one paused
+    step would move a mean.
     """
     absent: dict[str, str] = {}
     largest = max(batches)
@@ -197,13 +185,12 @@ def profile(
     screen: Screen,
     benchmark: Name,
     out: Annotated[Path, typer.Option("--out", help="Folder for trace.json.")],
-    steps: Steps = 20,
-    device: Device = None,
+    steps: measuring.Steps = 20,
+    device: measuring.Device = None,
     data: Data = Path("var/data"),
     benchmarks_dir: BenchmarksDir = None,
 ) -> None:
     """Time the parts of a reference's training step, and trace some steps."""
-    prepare()
     definition, orders = _steps_of(benchmark, benchmarks_dir, device, data, steps)
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -214,9 +201,9 @@ def profile(
         ) from error
     screen.say("timing and tracing training steps ...")
     what = definition.benchmark_id
-    result = ask(STEPS, orders | {"out": str(out)}, PROFILE_SECONDS, what=what)
+    result = measuring.ask(STEPS, orders | {"out": str(out)}, PROFILE_SECONDS, what=what)
     table = make_table("part", "milliseconds", right=("milliseconds",))
     for part, seconds in (result["parts_seconds"] | {"step": result["step_seconds"]}).items():
-        table.add_row(part, figure_text(seconds, scale=1000))
+        table.add_row(part, measuring.figure_text(seconds, scale=1000))
     table.add_row("bottleneck", result["bottleneck"])
-    tell(screen, result, [table, f"Wrote {out / 'trace.json'}."])
+    measuring.tell(screen, result, [table, f"Wrote {out / 'trace.json'}."])

@@ -18,41 +18,13 @@ from finishline.cli.options import BenchmarksDir
 from finishline.cli.processes import read_settings
 from finishline.cli.screen import Screen
 from finishline.cli.tables import FittingTable, make_table
-from finishline.devices import choose_device
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.measurements import ModelWork
 from finishline.rules.scoring.tta import calibrated_epochs
 from finishline.rules.submissions.claim import check_settings, reference_of
 from finishline.rules.verification.utilisation import best_roof_tflops, roofline
 from worker.child_process import measure_apart
-from worker.commands.measuring import (
-    GIGA,
-    LEAST,
-    MIB,
-    START_SECONDS,
-    TERA,
-    BatchSizes,
-    Columns,
-    Device,
-    Out,
-    Precision,
-    Result,
-    Seconds,
-    Threads,
-    ask,
-    check_precision,
-    check_spec,
-    describe_machine,
-    distribution,
-    field_of,
-    figure_text,
-    measure_peaks,
-    prepare,
-    read_numbers,
-    table_of,
-    tell,
-    why_absent,
-)
+from worker.commands import measuring
 from worker.events import Answer
 from worker.local import hyperparameters
 from worker.machine.sensors import samples_per_joule
@@ -72,8 +44,8 @@ Target = Annotated[
 def train(
     screen: Screen,
     target: Target,
-    precision: Precision = None,
-    batch_sizes: BatchSizes = None,
+    precision: measuring.Precision = None,
+    batch_sizes: measuring.BatchSizes = None,
     phase: Annotated[
         Phase | None, typer.Option(help="One phase of a model. The default is both.")
     ] = None,
@@ -82,16 +54,18 @@ def train(
     ] = None,
     usd_per_hour: Annotated[
         float | None,
-        typer.Option(min=LEAST, help="Price of this machine, for a model's samples per dollar."),
+        typer.Option(
+            min=measuring.LEAST, help="Price of this machine, for a model's samples per dollar."
+        ),
     ] = None,
-    seconds: Seconds = BENCH_SECONDS,
-    device: Device = None,
-    threads: Threads = 1,
+    seconds: measuring.Seconds = BENCH_SECONDS,
+    device: measuring.Device = None,
+    threads: measuring.Threads = 1,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A hyperparameter. Repeat it for more."),
     ] = None,
-    out: Out = None,
+    out: measuring.Out = None,
     csv: Annotated[
         Path | None, typer.Option(help="Also write a model's results to this file (CSV).")
     ] = None,
@@ -102,25 +76,26 @@ def train(
     Data are made up and weights random: nothing is downloaded. A benchmark is measured with the
     peak throughput of this machine.
     """
-    prepare(out, csv)
-    orders: dict[str, Any] = {"seconds": seconds, "threads": threads}
+    orders = measuring.begin(out, csv, device=device, threads=threads, seconds=seconds)
     if ":" in target and not Path(target).is_file():
         _refuse("a model", set=settings)
-        check_spec(target)
+        measuring.check_spec(target)
         orders |= {"model": target, "tokens": tokens or 128, "precision": precision or "fp32"}
         result = bench_model(
             screen,
-            orders | {"device": choose_device(device)},
+            orders,
             phases=(phase,) if phase else ("inference", "training"),
-            batch_sizes=read_numbers(batch_sizes or "1,8", "--batch-sizes"),
+            batch_sizes=measuring.read_numbers(batch_sizes or "1,8", "--batch-sizes"),
             usd_per_hour=usd_per_hour,
         )
         if csv is not None:
             csv.write_text(results_csv(result))
-        flops = figure_text(result["flops_per_sample"], " GFLOP", 1 / GIGA)
+        flops = measuring.figure_text(result["flops_per_sample"], " GFLOP", 1 / measuring.GIGA)
         size = f"{result['parameters']:,} parameters; {flops} a sample forward"
-        table = table_of(result["results"], {"phase": "phase", "batch": "batch_size"}, MODEL)
-        tell(screen, result, [table, f"{size}; {result['precision']}"], out)
+        table = measuring.table_of(
+            result["results"], {"phase": "phase", "batch": "batch_size"}, MODEL
+        )
+        measuring.tell(screen, result, [table, f"{size}; {result['precision']}"], out)
     else:
         _refuse(
             "a benchmark", precision=precision, batch_sizes=batch_sizes, phase=phase,
@@ -131,8 +106,8 @@ def train(
         orders |= {"reference": reference_of(benchmark).reference, "data_dir": ""}
         check_settings(benchmark, benchmark.divisions[-1], values)
         orders |= {"hyperparameters": hyperparameters(benchmark, values)}
-        result = bench_reference(screen, benchmark, orders | {"device": choose_device(device)})
-        tell(screen, result, [reference_table(result)], out)
+        result = bench_reference(screen, benchmark, orders)
+        measuring.tell(screen, result, [reference_table(result)], out)
 
 
 def _refuse(target: str, **options: Any) -> None:
@@ -144,27 +119,26 @@ def _refuse(target: str, **options: Any) -> None:
 
 def machine(
     screen: Screen,
-    seconds: Seconds = BENCH_SECONDS,
-    device: Device = None,
-    threads: Threads = 1,
-    out: Out = None,
+    seconds: measuring.Seconds = BENCH_SECONDS,
+    device: measuring.Device = None,
+    threads: measuring.Threads = 1,
+    out: measuring.Out = None,
 ) -> None:
     """Measure the peak throughput of this machine: arithmetic by precision, memory and copies."""
-    prepare(out)
-    orders = {"device": choose_device(device), "threads": threads, "seconds": seconds}
-    peaks = measure_peaks(screen, orders)
+    orders = measuring.begin(out, device=device, threads=threads, seconds=seconds)
+    peaks = measuring.measure_peaks(screen, orders)
     if not peaks:
         raise CliError("The peak throughput was not measured, as the line above says.")
     roofs = {name: asdict(figure) for name, figure in peaks.items()}
     table = make_table("measure", "figure", "note", right=("figure",))
     _add_peaks(table, roofs)
-    tell(screen, describe_machine(orders) | {"roofs": roofs}, [table], out)
+    measuring.tell(screen, measuring.describe_machine(orders) | {"roofs": roofs}, [table], out)
 
 
 def bench_reference(screen: Screen, benchmark: Benchmark, orders: Answer) -> dict[str, Any]:
-    """Every measurement in turn. Raises CliError without a throughput. The others may lack."""
+    """Measure all in turn. Only a missing throughput raises CliError."""
     screen.say("training and inference on made-up data ...")
-    throughput = ask(
+    throughput = measuring.ask(
         "worker.bench.throughput",
         orders,
         4 * orders["seconds"],
@@ -172,22 +146,24 @@ def bench_reference(screen: Screen, benchmark: Benchmark, orders: Answer) -> dic
         hint="; --set batch_size=... makes a step smaller",
     )
     screen.say("profiling one training step: precision, FLOPs ...")
-    audit = measure_apart("worker.machine.precision", orders, START_SECONDS) or {}
-    peaks = measure_peaks(screen, orders)
+    audit = measure_apart("worker.machine.precision", orders, measuring.START_SECONDS) or {}
+    peaks = measuring.measure_peaks(screen, orders)
     point = None
     if audit.get("work") and audit.get("precision"):
         roof, copy = best_roof_tflops(peaks, audit["precision"]["lowest"]), peaks.get("copy")
         point = roofline(
             TypeAdapter(ModelWork).validate_python(audit["work"]),
             seconds_per_step=throughput["training"]["seconds_per_call"],
-            roof_flops=None if roof is None else roof * TERA,
-            bytes_per_second=None if copy is None or copy.value is None else copy.value * GIGA,
+            roof_flops=None if roof is None else roof * measuring.TERA,
+            bytes_per_second=None
+            if copy is None or copy.value is None
+            else copy.value * measuring.GIGA,
         )
     return {
         "benchmark": benchmark.benchmark_id,
         "reference": orders["reference"],
         "hyperparameters": orders["hyperparameters"],
-        **describe_machine(orders),
+        **measuring.describe_machine(orders),
         "training": throughput["training"],
         "inference": throughput["inference"],
         "telemetry": throughput["telemetry"],
@@ -202,9 +178,9 @@ def bench_reference(screen: Screen, benchmark: Benchmark, orders: Answer) -> dic
 def _to_target(
     benchmark: Benchmark, settings: Mapping[str, float], throughput: Answer
 ) -> dict[str, float] | None:
-    """Epochs the reference takes to the target at this batch size, and their seconds here.
+    """Estimate the epochs to the target at this batch size, and their seconds here.
 
-    Steps alone are counted, no evaluation. None where the benchmark has no runs at that size.
+    Only steps are counted, without evaluations. None if the benchmark has no runs at that size.
     """
     reached = calibrated_epochs(benchmark, settings.get("batch_size", 0))
     if not reached:
@@ -235,19 +211,19 @@ def bench_model(
     batch_sizes: list[int],
     usd_per_hour: float | None,
 ) -> dict[str, Any]:
-    """Every measurement in turn. Raises CliError where the model cannot be built or run."""
+    """Measure all in turn. Raises CliError if the model cannot be built or run."""
     model, precision, device = orders["model"], orders["precision"], orders["device"]
-    check_precision(precision, device)
+    measuring.check_precision(precision, device)
 
     def ask_model(seconds: float, **more: Any) -> Answer:
         hint = "; --batch-sizes 1 makes a step smaller"
-        return ask("worker.bench.models", orders | more, seconds, what=model, hint=hint)
+        return measuring.ask("worker.bench.models", orders | more, seconds, what=model, hint=hint)
 
     screen.say("building the model and counting its FLOPs ...")
-    work = ask_model(START_SECONDS)
+    work = ask_model(measuring.START_SECONDS)
     only = [f"{what}_{precision}" for what in ("gemm", "convolution")]
-    roof = best_roof_tflops(measure_peaks(screen, orders, only=only), precision)
-    peak = None if roof is None else roof * TERA
+    roof = best_roof_tflops(measuring.measure_peaks(screen, orders, only=only), precision)
+    peak = None if roof is None else roof * measuring.TERA
     results = []
     for phase, size in product(phases, batch_sizes):
         screen.say(f"{phase}, batches of {size} ...")
@@ -258,7 +234,7 @@ def bench_model(
             "phase": phase,
             "batch_size": size,
             "samples_per_second": rate,
-            "batch_seconds": distribution(row["batches"]),
+            "batch_seconds": measuring.distribution(row["batches"]),
             "samples_per_joule": samples_per_joule(samples, row["joules"]),
             "samples_per_dollar": None if usd_per_hour is None else rate * 3600 / usd_per_hour,
             "flops_per_sample": flops,
@@ -277,7 +253,7 @@ def bench_model(
     return {
         "model": model,
         "precision": precision,
-        **describe_machine(orders),
+        **measuring.describe_machine(orders),
         "parameters": work["parameters"],
         "macs_per_sample": None if forward is None else int(forward) // 2,
         "flops_per_sample": None if forward is None else int(forward),
@@ -285,14 +261,14 @@ def bench_model(
         "peak_flops_per_second": peak,
         "peak_source": None if peak is None else "measured",
         "absent": absent
-        | why_absent(
+        | measuring.why_absent(
             results, REASONS, fewest=fewest, path="batch_seconds", what="batches were timed"
         ),
         "results": results,
     }
 
 
-def results_csv(result: Result) -> str:
+def results_csv(result: measuring.Result) -> str:
     """A row for each result of a model, by the names of the JSON. Absent figures are empty."""
     rows = []
     for one in result["results"]:
@@ -306,17 +282,17 @@ def results_csv(result: Result) -> str:
     return written.getvalue()
 
 
-MODEL: Columns = (
+MODEL: measuring.Columns = (
     ("samples/s", "samples_per_second", 1, ""),
     ("batch, p50", "batch_seconds.p50", 1, " s"),
     ("MFU", "mfu", 100, " %"),
     ("samples/J", "samples_per_joule", 1, ""),
     ("samples/USD", "samples_per_dollar", 1, ""),
-    ("peak memory", "peak_memory_bytes", 1 / MIB, " MiB"),
+    ("peak memory", "peak_memory_bytes", 1 / measuring.MIB, " MiB"),
 )
 
 
-REFERENCE: Columns = (
+REFERENCE: measuring.Columns = (
     ("training", "training.items_per_second", 1, " samples/s"),
     ("training, slowest round", "training.slowest", 1, " samples/s"),
     ("inference", "inference.items_per_second", 1, " items/s"),
@@ -325,26 +301,33 @@ REFERENCE: Columns = (
     ("epochs to target", "to_target.epochs", 1, ""),
     ("samples per joule", "telemetry.samples_per_joule", 1, ""),
     ("power, mean", "telemetry.power_mean_watts", 1, " W"),
-    ("memory, peak", "telemetry.memory_peak_bytes", 1 / MIB, " MiB"),
-    ("accelerator memory, peak", "telemetry.accelerator_memory_peak_bytes", 1 / MIB, " MiB"),
+    ("memory, peak", "telemetry.memory_peak_bytes", 1 / measuring.MIB, " MiB"),
+    (
+        "accelerator memory, peak",
+        "telemetry.accelerator_memory_peak_bytes",
+        1 / measuring.MIB,
+        " MiB",
+    ),
     ("narrowest precision", "precision.lowest", 1, ""),
-    ("work per step", "work.step_flops", 1 / GIGA, " GFLOP"),
-    ("work per second", "roofline.achieved_flops", 1 / GIGA, " GFLOP/s"),
+    ("work per step", "work.step_flops", 1 / measuring.GIGA, " GFLOP"),
+    ("work per second", "roofline.achieved_flops", 1 / measuring.GIGA, " GFLOP/s"),
     ("utilisation (MFU)", "roofline.utilisation", 100, " %"),
     ("arithmetic intensity", "roofline.intensity", 1, " FLOP/byte"),
     ("bound by", "roofline.bound", 1, ""),
 )
 
 
-def reference_table(result: Result) -> FittingTable:
+def reference_table(result: measuring.Result) -> FittingTable:
     table = make_table("measure", "figure", "note", right=("figure",))
     for name, path, scale, unit in REFERENCE:
-        table.add_row(name, figure_text(field_of(result, path), unit, scale), "")
+        table.add_row(
+            name, measuring.figure_text(measuring.field_of(result, path), unit, scale), ""
+        )
     _add_peaks(table, result["roofs"])
     return table
 
 
 def _add_peaks(table: FittingTable, peaks: Mapping[str, Any]) -> None:
     for name, figure in peaks.items():
-        value = figure_text(figure["value"], f" {figure['unit']}")
+        value = measuring.figure_text(figure["value"], f" {figure['unit']}")
         table.add_row(name.replace("_", " "), value, figure["how"])
