@@ -53,7 +53,7 @@ WANTED_RUNS_PER_SECOND = 200
 EVALUATIONS, RUNS_WITH_ONE_LOG = 20, 100
 WANTED_MIB = 400.0
 
-# In the tools' own process, so that their imports are left out as ours are.
+# In the tools' own process, so that both sides leave their imports out.
 TOOLS = """
 import contextlib, glob, io, json, logging, os, sys, time
 from mlperf_logging.compliance_checker import mlp_compliance
@@ -135,14 +135,13 @@ def hold_scoring(bars: Bars, package: Path, repeats: int) -> None:
 
 
 def processor_seconds_of(work: Callable[[], object]) -> float:
-    """Processor seconds that a piece of work takes in this process."""
     began = time.process_time()
     work()
     return time.process_time() - began
 
 
 def published_tools(package: Path) -> dict[str, float] | None:
-    """CPU seconds of the published tools, None where they are not installed."""
+    """Return the CPU seconds of the published tools, None if they are missing."""
     python = os.environ.get("FINISHLINE_MLPERF_PYTHON", sys.executable)
     if python == sys.executable and importlib.util.find_spec("mlperf_logging") is None:
         return None
@@ -190,7 +189,7 @@ def replicate(package: Path, copies: Path, *, wanted: int) -> int:
                 copy = copies / name / path.relative_to(organisation)
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 is_log = path.name.startswith("result_")
-                # The line keeps logs from being stored as one, as real logs are not.
+                # The line makes each log different, as real logs are.
                 mark = f"\ncopy {number}\n".encode() if is_log else b""
                 copy.write_bytes(path.read_bytes() + mark)
                 made += is_log
@@ -238,7 +237,7 @@ def store_logs(folder: Path, count: int) -> list[str]:
 
 
 def peak_of(command: list[str], environment: dict[str, str]) -> tuple[float, float]:
-    """Peak memory in MiB, and processor seconds, of a command that succeeds."""
+    """Return peak memory in MiB and processor seconds of a successful command."""
     process = subprocess.Popen(
         command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )

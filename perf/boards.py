@@ -120,7 +120,7 @@ def first_reads(writes: int, server: Server, database: Database) -> list[float]:
 
 
 def plain_app() -> Starlette:
-    """One route that answers the same bytes for ever."""
+    """Return an app with one route that repeats the same bytes."""
     content = Path(os.environ[CONTENT]).read_bytes()
 
     async def answer(_request: Request) -> Response:
@@ -132,10 +132,7 @@ def plain_app() -> Starlette:
 def fill_board(
     database: Database, count: int, *, evaluations: int = 8, logs: Sequence[str] = NO_LOGS
 ) -> None:
-    """Fill a migrated database with a board as it would be after scoring.
-
-    Each run has so many evaluations. The runs share the logs of these hashes.
-    """
+    """Fill a migrated database with a board after scoring. Runs share the logs of these hashes."""
     random, folder = Random(7), Settings().benchmarks_dir
     benchmark = load_benchmarks(folder)[BENCHMARK]
     with database.write() as session:
@@ -199,7 +196,7 @@ def submission_row(
 
 
 def run_rows(row: dict[str, Any], random: Random, evaluations: int) -> list[dict[str, Any]]:
-    """The runs of a submission, with a curve that ends at 96 %."""
+    """Make the runs of a submission, with a curve that ends at 96 %."""
     rise = 96 / evaluations
     curve = [[float(j), j * 1.0, rise * j, 1152 * j] for j in range(1, evaluations + 1)]
     return [

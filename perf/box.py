@@ -150,7 +150,7 @@ def package(code: str, **files: str) -> Iterator[Order]:
 
 
 def train(order: Order, on_ask: Callable[[Ask], None] = lambda _: None) -> RaceResult:
-    """Train an order's package, which reaches nothing."""
+    """Train an order's package, which misses its target."""
     course = Course(
         task={"benchmark": "cost", "factors": {}},
         train={"x": np.zeros(8, dtype=np.uint8)},
@@ -165,7 +165,7 @@ def train(order: Order, on_ask: Callable[[Ask], None] = lambda _: None) -> RaceR
 
 
 def told(order: Order) -> float:
-    """The number that a package printed last."""
+    """Return the last number that a package printed."""
     return float(train(order).log_tail.split()[-1])
 
 

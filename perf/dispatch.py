@@ -57,7 +57,7 @@ def measure(
 
 @contextlib.contextmanager
 def running_cluster(*, poll: bool) -> Iterator[tuple[Any, Benchmark]]:
-    """A server and its workers, with a benchmark that trains for a second, and that benchmark."""
+    """Start a server and its workers. Yields it with a benchmark that trains for a second."""
     with tempfile.TemporaryDirectory(prefix="finishline-perf-") as name:
         folder = Path(name)
         definition = folder / "benchmarks" / "stroll.toml"
@@ -89,7 +89,7 @@ def submit_one(cluster: Any, benchmark: Benchmark) -> str:
 
 
 def queue_copies(database: Database, verification_id: str, count: int) -> None:
-    """Copy a verification that waits, its submission and its attempt."""
+    """Copy a waiting verification, its submission and its attempt."""
     with database.write() as session:
         names = [f"submitter-{number}" for number in range(SUBMITTERS)]
         session.execute(insert(User), [{"name": n, "created_at": utc_now()} for n in names])
@@ -176,11 +176,10 @@ def free_to_lease(attempts: Sequence[Attempt], worker: str) -> list[float]:
 
 
 def furthest_from_next(attempts: Sequence[Attempt]) -> int:
-    """How many others were before an attempt when it started, at most. 0: each was the next.
+    """Return how many others were before an attempt when it started, at most. 0: each was next.
 
-    An attempt waits from the moment at which it was queued. For example, a retry of a training
-    that other programs disturbed waits from then on, and takes its submitter's next turn. A retry
-    doesn't go back to the worker that failed, while another one may take it.
+    An attempt waits from the moment it was queued. For example, a retry after a disturbance waits
+    from then on, takes its submitter's next turn, and goes to a worker other than the failed one.
     """
     begun = [(each.started_at, each) for each in attempts if each.started_at is not None]
     failed = {(each.verification_id, each.worker) for each in attempts if each.state == "failed"}
@@ -204,7 +203,7 @@ def furthest_from_next(attempts: Sequence[Attempt]) -> int:
 
 
 def hold_idle(bars: Bars, cluster: Any, seconds: float) -> None:
-    """Compare the processor time of server and one worker without work with its bar."""
+    """Compare the processor time of an idle server and worker with its bar."""
     paused = idle_percent(cluster, seconds / 2)
     bars.hold("idle, everything queued and paused", paused, " %", at_most=IDLE_BAR_PERCENT)
     with cluster.database.write() as session:
@@ -216,7 +215,7 @@ def hold_idle(bars: Bars, cluster: Any, seconds: float) -> None:
 
 
 def idle_percent(cluster: Any, seconds: float) -> float:
-    """Percent of a core that the server and one worker take together over a while."""
+    """Return the percent of a core that server and worker take together while idle."""
     processes = [cluster.server.process, cluster.workers[0].process]
     time.sleep(2.0)  # Requests sent just before are done by then.
     before, began = cpu_seconds(*processes), time.monotonic()

@@ -40,7 +40,7 @@ def curve(accuracies: Iterator[float], target: float = 101.0) -> Curve:
 
 
 def seconds_to(found: Curve, target: float) -> float:
-    """Seconds to a target, infinite without it."""
+    """Return the seconds to a target, infinite if it was missed."""
     return next((seconds for seconds, accuracy in found if accuracy >= target), float("inf"))
 
 

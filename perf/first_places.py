@@ -51,7 +51,7 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Noise:
-    """How times are disturbed, by bursts, by evaluations once per epoch, or by the challenger.
+    """How times are disturbed: by bursts, evaluations once per epoch, or the challenger.
 
     With an `item` there are qualities in such steps, which scatter by QUALITY_SPREAD.
     """
@@ -124,7 +124,7 @@ def hold_comparisons(bars: Bars, trials: int) -> None:
 
 
 def compare_programs(gain: float, *, trials: int) -> list[Comparison]:
-    """Comparisons of a program with one that takes less of its time by a share."""
+    """Compare a program with one that is faster by a share of its time."""
     random = np.random.default_rng([SEED, 2, round(100 * gain)])
     schedule = compare_schedule(COMPARED_PAIRS)
     times = np.exp(random.normal(0, SIGMA, (trials, COMPARED_PAIRS, 2))) * (1, 1 - gain)
@@ -148,7 +148,7 @@ def _say(
 def false_first_places(
     *, trials: int, noise: Noise = PLAIN, most_pairs: int = PAIRS
 ) -> dict[str, float]:
-    """Percent of holders that an equally fast program replaces, by tries and accounts."""
+    """Return the percent of holders replaced by an equally fast program, by tries and accounts."""
     found = {}
     for accounts, tries, asked in ((1, 50, (1, 20, 50)), (20, 1, (20,)), (5, 20, (100,))):
         random = np.random.default_rng([SEED, accounts, most_pairs])
@@ -183,7 +183,7 @@ def draw(
     gain: float = 0.0,
     noise: Noise = PLAIN,
 ) -> tuple[Numbers, Numbers]:
-    """Times of challenger and holder, (trials, pairs) each, or their qualities below 0.
+    """Draw times of challenger and holder, (trials, pairs) each, or qualities as negative numbers.
 
     `gain` is a share of a time, or points of a quality.
     """
@@ -215,10 +215,10 @@ def judge_all(
     spread: Numbers | None = None,
     item: float | None = None,
 ) -> tuple[Flags, Counts]:
-    """Which challengers win, and after how many pairs each head-to-head ends.
+    """Return which challengers win, and after how many pairs each head-to-head ends.
 
-    A run that misses the target is infinite. `spread` is that of the class, of few pairs only. With
-    an `item` the figures are qualities below 0.
+    A run that misses the target is infinite. `spread` is the class's, for few pairs only. With an
+    `item` the figures are negative qualities.
     """
     won, pairs = np.zeros(len(challenger), dtype=bool), np.zeros(len(challenger), dtype=np.int64)
     going = np.arange(len(challenger))
@@ -259,7 +259,7 @@ def try_once(
     most_pairs: int = PAIRS,
     noise: Noise = PLAIN,
 ) -> tuple[Flags, Counts]:
-    """Head-to-heads of a program that is faster by a share of the holder's time, or better."""
+    """Simulate head-to-heads of a program that beats the holder by `gain`."""
     random = np.random.default_rng([SEED, 1, round(1000 + 100 * gain), most_pairs])
     challenger, holder = draw(random, trials, most_pairs, gain=gain, noise=noise)
     drawn = random.random(challenger.shape)

@@ -50,7 +50,7 @@ class Bars:
             self.missed.append(name)
 
     def not_measured(self, why: str) -> None:
-        """Print a row that says why there is no figure."""
+        """Print a row with the reason for a missing figure."""
         self._print("not measured", why, "", "")
 
     def _print(self, *cells: str) -> None:
@@ -96,7 +96,7 @@ def in_turn(
 ) -> dict[str, list[float]]:
     """Measure each case once a round, every other round backwards. `warm` drops one round more.
 
-    The machine's other work then weighs on all of them alike.
+    Other work on the machine then slows all cases alike.
     """
     found: dict[str, list[float]] = {name: [] for name in cases}
     for number in range(rounds + warm):
@@ -108,7 +108,6 @@ def in_turn(
 
 
 def median_ratio(one: Sequence[float], other: Sequence[float]) -> float:
-    """The median ratio of two cases that were measured in turn."""
     return statistics.median(a / b for a, b in zip(one, other, strict=True))
 
 

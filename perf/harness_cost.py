@@ -50,7 +50,7 @@ print(json.dumps(stamps))
 
 
 def bare_epoch_seconds(seed: int) -> float:
-    """Seconds per epoch of the generator alone."""
+    """Return seconds per epoch of the bare generator."""
     answer = subprocess.run(
         [sys.executable, "-c", BARE, str(seed)],
         env=child_environment(threads=1),
@@ -82,7 +82,7 @@ def worker_epoch_seconds(
 
 
 def endless_job(seed: int, benchmark: Benchmark) -> ReplayJob:
-    """The digits job with a target that nothing reaches."""
+    """Return the digits job with an unreachable target."""
     return ReplayJob(
         attempt_id="perf",
         verification_id="perf",
@@ -100,14 +100,14 @@ def endless_job(seed: int, benchmark: Benchmark) -> ReplayJob:
 
 
 def epoch_seconds(stamps: list[float]) -> float:
-    """The mean of the faster half of the gaps: epochs beside a busy neighbour do not count."""
+    """Return the mean of the faster half of the gaps, which a busy neighbour spoils least."""
     gaps = sorted(later - earlier for earlier, later in itertools.pairwise(stamps))
     return statistics.mean(gaps[: len(gaps) // 2])
 
 
 @contextmanager
 def accepting_server() -> Iterator[WorkerLink]:
-    """A client of a server in this process that says "go on" to every post."""
+    """Serve "go on" to every post in this process. Yields a client."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -134,7 +134,7 @@ def accepting_server() -> Iterator[WorkerLink]:
 
 @contextmanager
 def host_sensors() -> Iterator[Sensors]:
-    """The sensors of this host, or a counter that a file plays."""
+    """Return the sensors of this host, or a counter in a file."""
     found = open_sensors("cpu")
     if found is not None:
         yield found

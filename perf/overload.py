@@ -66,7 +66,7 @@ LIMITS = NO_BROKER | {
 def measure(
     bars: Bars, *, database: str = "sqlite", one_seconds: float = 15.0, seconds: int = 60
 ) -> None:
-    """Measure a reader beside one who asks at once, and a server that a crowd asks."""
+    """Measure a reader while one client asks at once, and a server with a crowd."""
     with running_database(database) as (url, folder):
         filled = Database(url)
         fill_board(filled, RESULTS, evaluations=EVALUATIONS)
@@ -88,7 +88,7 @@ def measure(
 
 
 def sign_on(server: Server, tokens: dict[str, str]) -> None:
-    """Sign on as a confirmed worker that trains code, without which no code is taken."""
+    """Sign on as a confirmed worker that trains code, so that the server takes code."""
     with httpx2.Client(base_url=server.url, trust_env=False, timeout=60) as client:
         world = World(client, "")
         world.secrets |= tokens
@@ -155,7 +155,7 @@ async def ask_beside(
 
 
 def usual_pages(server: Server) -> list[bytes]:
-    """Pages that people read: boards, a submission, lists, as pages and as documents."""
+    """List pages that people read: boards, a submission, lists, as pages and as documents."""
     entry = rows_of(server.get("/api/v1/leaderboards/digits"))[0]["submission_id"]
     paths = [
         "/", "/benchmarks/digits", "/api/v1/leaderboards/digits", "/api/v1/submissions?limit=20",
@@ -166,7 +166,7 @@ def usual_pages(server: Server) -> list[bytes]:
 
 
 def requests_of(submission: str, token: str, submissions: Submissions) -> Iterator[bytes]:
-    """Reads that no cache answers, from many addresses and one, and now and then a submission."""
+    """Yield uncached reads, from many addresses and one, with a submission now and then."""
     drawn = random.Random(7)
     paths = [
         f"/api/v1/submissions/{submission}", "/api/v1/submissions?limit=5", "/workers",
@@ -184,7 +184,7 @@ def requests_of(submission: str, token: str, submissions: Submissions) -> Iterat
 
 def hold_overload(bars: Bars, server: Server, token: str, seconds: int) -> None:
     """Let a crowd ask, and compare answers, memory and recovery with their bars."""
-    submissions = Submissions()  # One for all: no log is sent twice.
+    submissions = Submissions()  # Shared by all threads, so that each log is new.
     load([server], [itertools.islice(submissions.of(token), 1)])
     (stored,) = server.get("/api/v1/submissions")["submissions"]
     requests = requests_of(stored["id"], token, submissions)
@@ -212,7 +212,7 @@ def growth_of(values: list[float]) -> float:
 
 
 def recovery_seconds(server: Server, requests: Iterator[bytes]) -> float:
-    """Seconds until four clients get no 503 and each answer in a second. Inf after 30."""
+    """Return the seconds until four clients get fast answers without a 503. Inf after 30."""
     began = time.perf_counter()
     while time.perf_counter() < began + 30.0:
         answers = load([server], [requests] * 4, 0.25)

@@ -1,4 +1,4 @@
-"""Databases, server processes, accounts, submissions and loads, for the programs that need them."""
+"""Databases, server processes, accounts, submissions and loads for the programs."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ from tests.support.run_logs import make_run_log
 
 PYTHON = (sys.executable, "-m")
 LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
-NO_BROKER = {"FINISHLINE_BROKER_URL": "redis://127.0.0.1:1/0"}  # None is there: nothing is sent.
+NO_BROKER = {"FINISHLINE_BROKER_URL": "redis://127.0.0.1:1/0"}  # Switched off.
 BOUNDARY = "finishline-perf-boundary"
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -78,7 +78,7 @@ def environment_of(url: str, folder: Path, **settings: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Server:
-    """A server process that answers."""
+    """A running server process."""
 
     port: int
     process: psutil.Process
@@ -94,7 +94,7 @@ class Server:
 
 
 def cpu_seconds(*of: Server | psutil.Process) -> float:
-    """Processor seconds that processes have used so far."""
+    """Return the processor seconds that processes have used so far."""
     processes = (each.process if isinstance(each, Server) else each for each in of)
     times = [process.cpu_times() for process in processes]
     return float(sum(each.user + each.system for each in times))
@@ -104,7 +104,7 @@ def cpu_seconds(*of: Server | psutil.Process) -> float:
 def running_server(
     environment: Mapping[str, str], *app: str, pause: float = 0.05, log: Path | None = None
 ) -> Iterator[Server]:
-    """A process of uvicorn that answers /healthz. It serves `app`, with options, or the server."""
+    """Start uvicorn until /healthz answers. It serves `app` with options, or the server."""
     errors = subprocess.DEVNULL if log is None else log.open("wb")
     port = free_port()
     served = app or ("server.app:app",)
@@ -128,10 +128,9 @@ def running_server(
 
 @dataclass
 class Answers:
-    """The statuses of answers, the seconds that each took, and faults.
+    """The statuses of answers, the seconds of each, and faults.
 
-    A fault is a connection that ended by itself, or an answer that is neither good nor a 429 or 503
-    with Retry-After.
+    A fault is a broken connection, or an error answer other than a 429 or 503 with Retry-After.
     """
 
     statuses: Counter[int] = field(default_factory=Counter)
@@ -139,7 +138,7 @@ class Answers:
     seconds: list[float] = field(default_factory=list)
 
     def other_than(self, *expected: int) -> int:
-        """How many have another status, or none."""
+        """Count the answers with other statuses."""
         found = [n for status, n in self.statuses.items() if status not in expected]
         return sum(found) + self.faults["no answer"]
 
@@ -180,7 +179,7 @@ async def keep_asking(
         except (OSError, EOFError):
             head = b"\nconnection: close"
             answers.faults["no answer"] += 1
-        finally:  # A request that was cancelled has waited so long at least.
+        finally:  # A cancelled request has waited at least this long.
             answers.seconds.append(time.perf_counter() - began)
         if connection and b"\nconnection: close" in head:
             connection[1].close()
@@ -264,10 +263,10 @@ def claim_of(runs: int) -> dict[str, Any]:
 
 
 class Submissions:
-    """Submissions of digits as requests, each with trainings of its own: no log comes twice.
+    """Makes requests with submissions of digits. Each has new trainings, so every log is new.
 
     A submission has 5 run logs of 100 evaluations as the digits reference writes them, 51 kB each.
-    Four evaluations of a log come so many milliseconds later as a digit of its number says.
+    The digits of a log's number delay four of its evaluations by as many milliseconds.
     """
 
     RUNS, BASE = 5, 40
@@ -299,7 +298,7 @@ class Submissions:
 
     def _make_log(self, index: int) -> bytes:
         def train_seconds(epoch: int) -> float:
-            # No two trainings agree in their times.
+            # All trainings differ in their times.
             return 0.11 * epoch + 0.0013 * (index + 1) * ((epoch * 7) % 5)
 
         name, seed = f"run_{index}.log", 100 + index

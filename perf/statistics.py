@@ -67,7 +67,7 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Strategy:
-    """Strategy of a claim. Of `started` trainings the fastest `runs` are handed in.
+    """Strategy of a submitter, who hands in the fastest `runs` of `started` trainings.
 
     `forged` of them are rewritten to take `speed` times their epochs. Every time is multiplied by
     `pace`.
@@ -95,7 +95,7 @@ CHEATS = (
 
 @dataclass
 class Outcomes:
-    """Verdicts on the claims of a strategy, and the measured times of those with a number.
+    """Verdicts on the logs of a strategy, and the measured times of numbered ones.
 
     The times are relative to a worker of the submitter's pace.
     """
@@ -144,9 +144,9 @@ def ratio(honest: Outcomes, found: Outcomes) -> float:
 
 
 def simulate(strategy: Strategy, *, trials: int) -> Outcomes:
-    """Outcomes of so many verifications, with a new reference for every fifty of them.
+    """Simulate this many verifications, with a new reference for every fifty of them.
 
-    Our own runs are the same for each strategy, so that only the claim's effect on them differs.
+    Our own runs are the same for each strategy, so only the logs differ.
     """
     ours = np.random.default_rng([SEED, 1])
     theirs = np.random.default_rng([SEED, 2, strategy.runs])
@@ -192,7 +192,7 @@ def claimed_curves(strategy: Strategy, theirs: np.random.Generator) -> list[Numb
 
 
 def epochs_to_target(curve: Numbers) -> int:
-    """The first epoch at the target, or the last that there is."""
+    """Return the first epoch at the target, or else the last one."""
     reached = curve >= TARGET
     return int(reached.argmax()) + 1 if reached.any() else len(reached)
 
@@ -208,7 +208,7 @@ def stopped(curve: Numbers, pace: float) -> list[Evaluation]:
 
 
 def reported(seed: int, curve: Sequence[Evaluation], target: float = TARGET) -> ReplayRun:
-    """A run as a worker reports it. One that ends below the target has no time."""
+    """Report a run as a worker does. A run below the target has no time."""
     evaluations = [ReplayEvaluation(e.epoch or 0.0, 0, e.seconds, e.quality, {}) for e in curve]
     if curve[-1].quality < target:
         return ReplayRun(0, seed, "not_reached", evaluations, {})
@@ -222,7 +222,7 @@ def judged(
     *,
     batch_size: int,
 ) -> Verdict:
-    """The verdict on a claim of curves that end where they reached the target, and its replays."""
+    """Judge curves that end where they reached the target, and their replays."""
     scores = [
         RunScore(f"{i}.log", i, True, curve[-1].seconds, curve[-1].epoch, None, None)
         for i, curve in enumerate(curves)
@@ -234,7 +234,7 @@ def judged(
 
 
 def simulated_benchmark(reference: Numbers, *, runs: int) -> Benchmark:
-    """A benchmark that is calibrated by a simulated reference."""
+    """Calibrate a benchmark by a simulated reference."""
     policy = ReplayPolicy("none", SEALED, SEALED, 0.01, 0.5, 60.0, 8.0, 1, False)
     return Benchmark(
         benchmark_id="simulated",
@@ -276,9 +276,9 @@ def hold_fixed_stops(bars: Bars, trials: int) -> None:
 
 
 def fixed_stops(*, trials: int, better: float = 0.0) -> Counter[str]:
-    """Outcomes of claims with a mean `better` deviations too good. "refused" at submission.
+    """Judge logs with a mean `better` deviations too good. "refused" at submission.
 
-    The reference's own mean lies four deviations of a run beyond the target.
+    The reference's own mean is four deviations of a run beyond the target.
     """
     grammar = load_benchmark(GRAMMAR)
     random = np.random.default_rng([SEED + 1, round(10 * STOP_MARGIN), round(10 * better)])
@@ -355,7 +355,7 @@ def mean_of(times: Numbers) -> Numbers:
 
 
 def half_interval(sigma: float, runs: int) -> float:
-    """The lower half of the interval that is printed beside a mean of so many runs, relative."""
+    """Return the relative lower half of the interval printed with a mean of this many runs."""
     interval = interval_of(1.0, runs=runs, spread=Spread(sigma, DEGREES_OF_FREEDOM))
     return 0.0 if interval is None else 1 - interval.low
 
@@ -389,11 +389,10 @@ def measured_share(
     runs: int = HALF_RUNS,
     direction: Direction = "higher",
 ) -> float:
-    """Share of simulated entries that are measured, by default on teacher.
+    """Return the share of simulated submissions that are measured, by default on teacher.
 
-    `qualities` (draws, asks) are true ones in percent. A run takes those of one of the draws. Each
-    half of the test items samples each quality anew, so that every relabelling is as lucky as it
-    can be.
+    `qualities` (draws, asks) are true ones in percent. A run follows one of the draws. Each half of
+    the test items samples each quality anew, which gives every relabelling the most luck.
     """
     random = np.random.default_rng([SEED + 3, runs, len(qualities)])
     drawn = qualities[random.integers(0, len(qualities), (trials, runs))]  # (trials, runs, asks)
@@ -404,7 +403,7 @@ def measured_share(
     judged_at = np.take_along_axis(second, deciding[..., None], axis=2)[..., 0]
 
     def is_measured(hits: NDArray[np.bool_], second_halves: Numbers) -> bool:
-        # Every started run counts. One that misses has no time, and no second half is judged.
+        # Every started run counts. A run that misses has no time and skips the second half.
         if measured_seconds([1.0 if hit else None for hit in hits.tolist()]) is None:
             return False
         values = second_halves[hits].tolist()

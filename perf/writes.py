@@ -100,7 +100,7 @@ def hold_sign_ons(bars: Bars, *, seconds: float, rounds: int) -> None:
 
 
 def hold_submissions(bars: Bars, *, seconds: float, rounds: int) -> None:
-    """Compare stored submissions with those that a bare route stores."""
+    """Compare the server with a bare route, by stored submissions."""
     with running_database("sqlite") as (url, folder), ExitStack() as stack:
         tokens = make_tokens(url, {f"user{n}": "submitter" for n in range(USERS)})
         submissions = Submissions()
@@ -135,7 +135,7 @@ def hold_submissions(bars: Bars, *, seconds: float, rounds: int) -> None:
 
 
 def bare_app() -> Starlette:
-    """A route that stores the files of an upload, and the rows of the first submission again."""
+    """Return an app whose route stores an upload's files and repeats the first one's rows."""
     database, folder = (
         Database(os.environ["FINISHLINE_DATABASE_URL"]),
         Path(os.environ["FINISHLINE_ARTIFACTS_DIR"]),
@@ -174,7 +174,7 @@ def bare_app() -> Starlette:
 
 
 def hold_reports(bars: Bars, reports: int) -> None:
-    """Compare the reports judged a second with their bar, alone and beside submissions."""
+    """Compare the reports judged in a second with their bar, alone and during submissions."""
     roles = {f"user{n}": "submitter" for n in range(USERS)}
     roles |= {"walter": "worker", "olivia": "organiser"}
     with running_database("postgresql") as (url, folder), ExitStack() as stack:
@@ -202,7 +202,7 @@ def hold_reports(bars: Bars, reports: int) -> None:
 
 
 def leased_report(world: World, database: Database, number: int) -> bytes:
-    """Submit settings that nobody trained, lease their replay. The request that reports it."""
+    """Submit made-up settings, lease their replay. Returns the request that reports it."""
     chosen = {"batch_size": 32, "momentum": number / 1000}
     submission = world.submit(by=f"user{number % USERS}", division="open", hyperparameters=chosen)
     verification = world.verify(submission)

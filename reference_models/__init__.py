@@ -49,7 +49,7 @@ REFERENCES = {
 class Measurement:
     """One quality measurement of a training. `epoch` and `samples` count the training so far.
 
-    `model` is the torch module that was measured, None where the reference does not give it.
+    `model` is the measured torch module, None if the reference keeps it.
     """
 
     epoch: float
@@ -63,7 +63,7 @@ class Synthetic:
     """A training step and an inference on made-up data, each repeatable.
 
     A step trains on `batch_size` items. An epoch has `steps_per_epoch` of them. `infer` answers for
-    `inference_items` items at once. Neither waits for the device: the caller synchronises.
+    `inference_items` items at once. The caller synchronises the device.
     """
 
     batch_size: int
@@ -74,11 +74,11 @@ class Synthetic:
 
 
 class HyperparameterError(RuleError):
-    """A hyperparameter that the reference does not know or does not accept."""
+    """The reference refuses a hyperparameter or its value."""
 
 
 class DataSetError(RuleError):
-    """The data set on this machine is not the one the benchmark names."""
+    """The data set on this machine differs from the benchmark's."""
 
 
 class DeviceError(RuleError):
@@ -86,7 +86,7 @@ class DeviceError(RuleError):
 
 
 class PrecisionError(RuleError):
-    """The device a training was sent to has no arithmetic in the precision asked for."""
+    """The training's device lacks arithmetic in the requested precision."""
 
 
 class TrainingDivergedError(RuntimeError):
@@ -94,7 +94,7 @@ class TrainingDivergedError(RuntimeError):
 
 
 class UnknownReferenceError(RuleError):
-    """No reference training has this name."""
+    """The name is unknown."""
 
 
 class Reference(Protocol):
@@ -112,13 +112,13 @@ class Reference(Protocol):
 
 
 def synthetic_of(reference: Reference, config: Any, device: str) -> Synthetic | None:
-    """A reference's synthetic step and inference, None where it offers none."""
+    """Return a reference's synthetic step and inference, None if it offers none."""
     make = getattr(reference, "synthetic", None)
     return None if make is None else cast(Synthetic, make(config, device))
 
 
 def load_reference(name: str) -> Reference:
-    """The module of a reference training. Torch loads here and not before."""
+    """Import the module of a reference training, and torch with it."""
     if name not in REFERENCES:
         raise UnknownReferenceError(
             f"no reference training is named {name!r}",

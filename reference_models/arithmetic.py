@@ -1,7 +1,7 @@
 """Arithmetic of a training step: float32, TF32, or mixed precision in 16 bits.
 
-Weights, gradients and the optimiser stay in float32 in each of them, and so does an evaluation:
-autocast shortens the operands of the step's products alone.
+Weights, gradients, the optimiser and evaluations always stay in float32. Autocast shortens only the
+operands of the step's products.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -14,11 +14,11 @@ NARROW = {"bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 class Arithmetic:
-    """One precision on one device: the forward pass under it, the loss scaled where it must be.
+    """One precision on one device: the forward pass under it, with a scaled loss if needed.
 
     Gradients in fp16 would vanish below 6e-8, so its loss is scaled up and its gradients down
-    again. A step with a gradient that is no finite number is left out, and the scale halved. In
-    fp32 a step is the plain one, bit for bit. On a GPU fp32 turns TF32 off, for this process.
+    again. An infinite or NaN gradient skips the step and halves the scale. In fp32 a step is the
+    plain one, bit for bit. On a GPU fp32 turns TF32 off, for this process.
     """
 
     def __init__(self, precision: str, device: str) -> None:

@@ -47,7 +47,7 @@ def epochs_to(
 
 
 def summary(curves: list[list[float]], *, target: float, direction: Direction = "higher") -> str:
-    """Count of runs that reached the target, and their evaluations up to it."""
+    """Count the runs that reached the target, and their evaluations up to it."""
     found = (epochs_to(curve, target=target, direction=direction) for curve in curves)
     reached = [n for n in found if n is not None]
     if len(reached) < 2:

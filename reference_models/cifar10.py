@@ -114,9 +114,9 @@ def train(
 ) -> Iterator[Phase | Measurement]:
     """Train for `config.epochs` epochs, one measurement after each.
 
-    On several processes each takes its part of every batch. Batch norm looks at that part alone.
-    Raises DataSetError for files that are missing or not the official ones, DeviceError for a GPU
-    that is not there, TrainingMemoryError, TrainingDivergedError.
+    On several processes each takes its part of every batch, and batch norm sees only that part.
+    Raises DataSetError for missing or unofficial files, DeviceError for a missing GPU,
+    TrainingMemoryError, TrainingDivergedError.
     """
     world = join(device)
     with naming_batch_size(config.batch_size, device=world.device):
@@ -173,7 +173,7 @@ def _train(
 
 
 def steps_of(config: Cifar10Config, images: int) -> int:
-    """All steps of a run. The images that fill no batch are left out of their epoch."""
+    """Yield all steps of a run. Images beyond the last full batch wait for the next epoch."""
     return config.epochs * (images // config.batch_size)
 
 
@@ -213,7 +213,7 @@ def group(channels_in: int, channels_out: int) -> list[nn.Module]:
 
 
 def convolution(channels_in: int, channels_out: int) -> nn.Conv2d:
-    """3x3 without bias. Its first filters pass the input channels on unchanged."""
+    """Make a 3x3 convolution without bias. Its first filters pass the input channels on."""
     layer = nn.Conv2d(channels_in, channels_out, 3, padding="same", bias=False)
     with torch.no_grad():
         nn.init.dirac_(layer.weight[:channels_in])
@@ -221,7 +221,7 @@ def convolution(channels_in: int, channels_out: int) -> nn.Conv2d:
 
 
 def norm(channels: int) -> nn.BatchNorm2d:
-    """Batch norm with a trained bias and no trained scale, its statistics quick to follow."""
+    """Make batch norm with a trained bias and a fixed scale, its statistics quick to follow."""
     layer = nn.BatchNorm2d(channels, eps=1e-12, momentum=0.4)
     layer.weight.requires_grad_(False)
     return layer
@@ -274,7 +274,7 @@ def whiten(model: nn.Sequential, images: Tensor) -> None:
 
 
 def part_of_epoch(order: Tensor, batch_size: int, world: World) -> Tensor:
-    """The images this process trains on in an epoch, batch after batch, whole batches only."""
+    """Return this process's images of an epoch, in whole batches."""
     steps = len(order) // batch_size
     batches = order[: steps * batch_size].view(steps, batch_size)
     part = world.part_of_batch(batch_size)
@@ -384,14 +384,14 @@ def make_sgd(model: nn.Sequential, config: Cifar10Config) -> torch.optim.SGD:
 
 
 def averageable(model: nn.Module) -> list[Tensor]:
-    """Weights and running statistics: everything of a model that is no whole number."""
+    """List weights and running statistics: all tensors except whole numbers."""
     return [value for value in model.state_dict().values() if value.is_floating_point()]
 
 
 def warm_up(
     model: nn.Sequential, loss_of: LossFunction, config: Cifar10Config, world: World
 ) -> None:
-    """Steps and an evaluation on made-up images, which cannot teach. The weights are put back.
+    """Run steps and an evaluation on meaningless images. The weights are put back.
 
     A compiled loss is compiled for a trained whitening bias and for a frozen one, and its CUDA
     graphs are recorded in the second round.
@@ -411,16 +411,16 @@ def warm_up(
 
 
 def made_up(count: int, device: str) -> tuple[Tensor, Tensor]:
-    """Images of noise and labels drawn without them."""
+    """Make images of noise, and labels independent of them."""
     noise = torch.Generator().manual_seed(0)
     x = normalised(torch.randint(256, (count, 3, PIXELS, PIXELS), generator=noise), device)
     return x, torch.randint(CLASSES, (count,), generator=noise).to(device)
 
 
 def synthetic(config: Cifar10Config, device: str) -> Synthetic:
-    """One step of both optimisers and one inference of an evaluation batch, on noise.
+    """Return one step of both optimisers and one inference of an evaluation batch, on noise.
 
-    The gather of an epoch's images is no part of it, evaluation is over the views as configured.
+    It leaves out the gather of an epoch's images. Evaluation is over the views as configured.
     """
     model = build_model(config).to(device, memory_format=torch.channels_last)
     to_working_precision(model)
@@ -461,7 +461,7 @@ def correct_answers(model: nn.Module, images: Tensor, labels: Tensor, *, views: 
 
 
 def viewed(model: nn.Module, x: Tensor, *, views: int) -> Tensor:
-    """The summed output over views of the images. Of six, the unshifted count twice.
+    """Sum the outputs over views of the images. Of six, the unshifted count twice.
 
     Shifted views are one pixel up and left, and one pixel down and right.
     """

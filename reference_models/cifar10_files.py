@@ -1,9 +1,9 @@
 """The official CIFAR-10 files, read without trusting them.
 
 A data folder holds the files that torchvision and most tutorials leave there: the folder
-`cifar-10-batches-py`, or the archive `cifar-10-python.tar.gz`, which is unpacked beside itself.
-Every file is compared with its published checksum before it is read, and is read by an unpickler
-that knows arrays of bytes and nothing else.
+`cifar-10-batches-py`, or the archive `cifar-10-python.tar.gz`, which is unpacked next to itself.
+Every file is compared with its published checksum before it is read, by an unpickler that only
+knows arrays of bytes.
 """
 
 import io
@@ -24,9 +24,9 @@ Part = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 
 
 def read_cifar10(data_dir: Path) -> tuple[Part, Part]:
-    """Training and test images (N, 3, 32, 32) with their labels (N,), as bytes.
+    """Read training and test images (N, 3, 32, 32) with their labels (N,), as bytes.
 
-    Raises DataSetError with the remedy if files are missing, half there, or other than published.
+    Raises DataSetError with the remedy if files are missing, incomplete, or changed.
     """
     if not (data_dir / CIFAR10_FOLDER).is_dir():
         unpack(data_dir)
@@ -57,7 +57,7 @@ class BatchUnpickler(pickle.Unpickler):
     """Builds dictionaries, lists, numbers, bytes and numpy arrays. Refuses every other name."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """The few names that a pickled array of bytes needs. Raises UnpicklingError otherwise."""
+        """Return one of the few names in a pickled array of bytes. Raises UnpicklingError."""
         if (module, name) in (
             ("numpy.core.multiarray", "_reconstruct"),
             ("numpy._core.multiarray", "_reconstruct"),
@@ -69,7 +69,7 @@ class BatchUnpickler(pickle.Unpickler):
 
 
 def unpack(data_dir: Path) -> None:
-    """Check the archive and unpack its folder beside it, whole or not at all."""
+    """Check the archive and unpack its folder next to it, in one move."""
     require_data("cifar10", data_dir, {}, hashed=True)
     archive, folder = data_dir / CIFAR10_ARCHIVE, data_dir / CIFAR10_FOLDER
     try:

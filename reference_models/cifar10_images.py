@@ -1,6 +1,6 @@
 """CIFAR-10 images on the device: working precision, padding, and an epoch's augmentation.
 
-Nothing here waits for the device: an epoch of shuffled, shifted and mirrored images is one gather.
+All of it is queued on the device: an epoch of shuffled, shifted and mirrored images is one gather.
 """
 
 import torch
@@ -30,10 +30,10 @@ def pad(images: Tensor, pixels: int) -> Tensor:
 
 
 def augmented(padded: Tensor, chosen: Tensor, *, shifts: Tensor, mirrored: Tensor) -> Tensor:
-    """The chosen images, each shifted and perhaps mirrored, by one gather: (M, 3, 32, 32).
+    """Shift and mirror the chosen images by one gather: (M, 3, 32, 32).
 
-    `shifts` (2, N) are the top left corners in the padded image, `mirrored` (N,) tells which are
-    turned left to right.
+    `shifts` (2, N) are the top left corners in the padded image. `mirrored` (N,) marks images to
+    turn left to right.
     """
     places = torch.arange(PIXELS, device=padded.device)
     top, left = shifts[:, chosen].unsqueeze(2)  # (M, 1) each

@@ -1,7 +1,7 @@
 """Files that references train on: their places below the data folder, sizes and published hashes.
 
-A training looks whether they are there before it prepares, by their sizes alone: it opens no data
-before the clock starts. `finishline benchmark fetch --check` compares the hashes too.
+A training checks only their sizes before it prepares, because it must open data after the clock
+starts. `finishline benchmark fetch --check` compares the hashes too.
 """
 
 import gzip
@@ -53,7 +53,7 @@ FASHION_FILES = {
     ),
 }
 # Sizes that loaders of SQuAD v1.1 check, and the SHA-256 of parlai/tasks/squad/build.py in ParlAI.
-# Its publisher states no hash.
+# Its publisher omits hashes.
 SQUAD = "https://rajpurkar.github.io/SQuAD-explorer/dataset"
 GLOVE = "https://nlp.stanford.edu/data/glove.6B.zip"
 IMAGENET = (
@@ -82,7 +82,7 @@ class DataFile:
     gzipped: bool = False
 
     def command(self, data_dir: Path) -> str | None:
-        """The command of a shell that gets the file, None where it is published nowhere."""
+        """Return a shell command that gets the file, None if it is unpublished."""
         if self.url is None:
             return None
         path = data_dir / self.name
@@ -95,9 +95,10 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Needs:
-    """Files of a reference, or the `archive` that it unpacks. Folders of 1,000 classes with their
-    number of pictures. And words on how to get them where they cannot be fetched. Where the data
-    folder has no `folder`, it may be in that of the `system`.
+    """Files of a reference, or the `archive` that it unpacks, or folders of 1,000 classes.
+
+    Folders come with their number of pictures, and unpublished files with words on how to get them.
+    If the data folder lacks `folder`, it may be in that of the `system`.
     """
 
     folder: str
@@ -108,7 +109,7 @@ class Needs:
     system: Path | None = None
 
     def place(self, data_dir: Path) -> Path:
-        """The folder that has the reference's folder: the data folder, or that of the system."""
+        """Find the folder that has the reference's folder: the data folder, or the system's."""
         if self.system is not None and not (data_dir / self.folder).is_dir():
             return self.system if (self.system / self.folder).is_dir() else data_dir
         return data_dir
@@ -116,10 +117,10 @@ class Needs:
 
 @dataclass(frozen=True)
 class Found:
-    """A file or folder as it lies there, and as it should be.
+    """A file or folder on this machine, and how it should be.
 
-    A digest is found where the content was read. `pictures` are those in a folder of classes.
-    `command` gets the file.
+    A digest needs a read of the content. `pictures` counts a folder of classes. `command` gets the
+    file.
     """
 
     name: str
@@ -135,7 +136,7 @@ class Found:
 
     @property
     def expected(self) -> str:
-        """The size or number of pictures, and the hash, in words. Empty where none is known."""
+        """Describe the size or number of pictures, and the hash. Empty if they are unknown."""
         classes = f"{imagenet_files.CLASSES:,} class folders"
         words = (
             None if self.expected_bytes is None else f"{self.expected_bytes:,} bytes",
@@ -229,9 +230,9 @@ def look_for(
 def require_data(
     reference: str, data_dir: Path, settings: Mapping[str, float], *, hashed: bool = False
 ) -> list[Path]:
-    """The files and folders of a reference. Raises DataSetError if one is missing or not whole.
+    """Return the files and folders of a reference. Raises DataSetError for a missing or broken one.
 
-    None is opened unless `hashed`.
+    Files stay closed unless `hashed`.
     """
     needs = NEEDS.get(reference)
     if needs is None:
@@ -253,7 +254,7 @@ def sha256_of_list(needs: Needs, *, count: int | None = None) -> str:
 
 
 def read_whole(reference: str, file: DataFile, data_dir: Path) -> bytes:
-    """The content of a file, unpacked. Raises DataSetError if it is missing or not as published."""
+    """Read a file, unpacked. Raises DataSetError if it is missing or changed."""
     place = NEEDS[reference].place(data_dir)
     path = place / file.name
     try:
@@ -281,7 +282,7 @@ def _require(found: Found, reference: str, data_dir: Path) -> None:
 
 
 def _look_into(name: str, expected: int, data_dir: Path, *, counted: bool) -> Found:
-    """A folder of classes. Its pictures are `counted`, or only its classes."""
+    """Check a folder of classes. Its pictures are `counted`, or only its classes."""
     folder = data_dir / name
     classes = [each for each in folder.iterdir() if each.is_dir()] if folder.is_dir() else []
     pictures = sum(1 for each in classes for _ in each.iterdir()) if counted else None
@@ -305,7 +306,7 @@ def _look_at(file: DataFile, data_dir: Path, *, hashed: bool) -> Found:
 
 
 def _found(file: DataFile, data_dir: Path, digest: str | None) -> Found:
-    """A file as it lies there. Its content has this digest, None where it was not read."""
+    """Describe a file. `digest` is of its content, None if it is unread."""
     path = data_dir / file.name
     there = path.is_file()
     size = path.stat().st_size if there else 0
@@ -331,7 +332,7 @@ def _found(file: DataFile, data_dir: Path, digest: str | None) -> Found:
 
 
 def digest_of(path: Path, file: DataFile) -> str | None:
-    """The digest of a path's content by the algorithm of a file's, None where that has none."""
+    """Hash a path's content by the algorithm of a file's digest, None without one."""
     if file.digest is None:
         return None
     try:

@@ -89,10 +89,10 @@ def train(
 ) -> Iterator[Phase | Measurement]:
     """Train for `config.epochs` epochs, one measurement after each.
 
-    Several processes take equal parts of each batch and evaluate all of the test images each. The
-    data set comes with scikit-learn, so `data_dir` is not read. Raises DataSetError if it is
-    another one, DeviceError for a device that is not there or processes that cannot share a batch,
-    TrainingDivergedError if the loss is no finite number at the end of an epoch.
+    Several processes take equal parts of each batch, and each evaluates all of the test images. The
+    data set comes with scikit-learn instead of `data_dir`. Raises DataSetError if it is another
+    one, DeviceError for a missing device or processes that cannot share a batch,
+    TrainingDivergedError for an infinite or NaN loss at the end of an epoch.
     """
     world = join(device)
     device = world.device
@@ -133,7 +133,7 @@ def train(
 
 
 def build_model() -> nn.Sequential:
-    """97,802 parameters, torch's default initialisation, no batch norm."""
+    """Build 97,802 parameters with torch's default initialisation, without batch norm."""
     return nn.Sequential(  # (B, 1, 8, 8)
         nn.Conv2d(1, 32, 3, padding=1),
         nn.ReLU(),
@@ -160,11 +160,11 @@ def make_optimiser(model: nn.Module, config: DigitsConfig) -> torch.optim.SGD:
 
 
 def warm_up(model: nn.Module, config: DigitsConfig, device: str) -> None:
-    """One step and one evaluation of a copy of the model on made-up data, which cannot teach.
+    """Run one step and one evaluation of a copy of the model on meaningless data, off the clock.
 
-    The first optimiser of a process imports for about a second and the first batch of a new size
-    is planned by the kernels' library: both happen here, off the clock. So does an allocation of 28
-    MB, given back: from then on the allocator keeps the memory of an evaluation for the next.
+    A process's first optimiser imports for about a second, and the kernels' library plans the first
+    batch of a new size. An allocation of 28 MB, given back, makes the allocator keep the memory of
+    an evaluation for the next.
     """
     noise = torch.Generator().manual_seed(0)
     x = torch.randn(config.batch_size, 1, 8, 8, generator=noise).to(device)
@@ -207,7 +207,7 @@ def synthetic(config: DigitsConfig, device: str) -> Synthetic:
 
 
 def data_set_file() -> Path:
-    """Path of scikit-learn's digits. It is found, not imported: that would take a second."""
+    """Find the path of scikit-learn's digits. Importing it would take a second."""
     package = find_spec("sklearn")
     if package is None or package.origin is None:
         raise DataSetError(
@@ -245,7 +245,7 @@ def load_split() -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def evaluation_items(*, device: str, data_dir: Path) -> list[tuple[Tensor]]:
-    """The test images one by one, each (1, 1, 8, 8). `data_dir` is not read."""
+    """Return the test images one by one, each (1, 1, 8, 8)."""
     _, _, test_x, _ = load_split()
     return [(x.unsqueeze(0),) for x in test_x.to(device)]
 

@@ -1,19 +1,18 @@
 """Several processes that train one model: every reference uses these few calls.
 
-Started by `torch.distributed.run`, each process takes its part of every global batch and the
+`torch.distributed.run` starts the processes. Each takes its part of every global batch and the
 gradients are averaged, so that N processes make the same steps as one process does at the same
-global batch size. Alone, every call does nothing and costs nothing.
+global batch size. For a single process every call is free.
 
 All processes hold the same weights, draw the same random numbers and learn the same quality, so
 each decides by itself, and alike, when to stop.
 
 The time that a process spends exchanging gradients is counted. `World.average_gradients` waits for
 every exchange, so all of them are timed: on a processor by the clock, which costs three
-microseconds beside a step of milliseconds, on an accelerator by two events in the stream that
-computes. Events block no one. They are read when the device has been synchronised, at the next edge
-of the clock. torch's DistributedDataParallel exchanges while it still computes. Its own statistics
-of sampled steps tell how long the exchange took and how much of that lay beside computing. The rest
-counts, the time in which nothing was computed.
+microseconds in a step of milliseconds, on an accelerator by two events in the computing stream.
+They are read when the device has been synchronised, at the next edge of the clock. torch's
+DistributedDataParallel exchanges while it still computes. Its own statistics of sampled steps tell
+how long the exchange took and how much of it overlapped with computing. Only the rest counts.
 """
 
 import time
@@ -35,7 +34,7 @@ SAMPLED = "time of exchange beside no computing, by torch's own statistics of ev
 
 
 class Exchange:
-    """Adds up the seconds in which a process exchanged gradients and computed nothing."""
+    """Adds up the seconds in which a process only exchanged gradients."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
@@ -64,7 +63,7 @@ class Exchange:
         parallel._set_ddp_runtime_logging_sample_rate(SAMPLED_EVERY)
 
     def seconds(self) -> float | None:
-        """Seconds so far, None where nothing was exchanged. The device must be synchronised."""
+        """Return seconds so far, None without an exchange. Synchronise the device before."""
         for begin, end in self._events:
             self._seconds += begin.elapsed_time(end) / 1000.0
         self._events.clear()
@@ -78,7 +77,7 @@ class Exchange:
 
 
 def exposed_seconds(statistics: dict[str, object]) -> float:
-    """Seconds of exchange beside no computing, from DistributedDataParallel's statistics (ns)."""
+    """Return seconds of exchange without computing, by DistributedDataParallel's statistics."""
     exchanged, hidden, steps = (
         float(str(statistics.get(name, 0)))
         for name in (
@@ -90,7 +89,7 @@ def exposed_seconds(statistics: dict[str, object]) -> float:
     return max(0.0, exchanged - hidden) / 1e9 * steps
 
 
-# A process joins one training and exchanges gradients in no other.
+# A process joins one training, whose gradients it exchanges.
 EXCHANGE = Exchange()
 
 
@@ -103,10 +102,10 @@ class World:
     device: str
 
     def part_of_batch(self, batch_size: int) -> int:
-        """Number of items of a global batch that this process takes.
+        """Return this process's number of items of a global batch.
 
-        Raises DeviceError if the processes cannot take equal parts: averaged gradients are those of
-        the whole batch only then, and another worker may be able to.
+        Raises DeviceError if the processes cannot take equal parts: only equal parts average to the
+        whole batch's gradients, and another worker may be able to.
         """
         if batch_size % self.size:
             raise DeviceError(
@@ -157,10 +156,10 @@ class World:
 
 
 def join(device: str) -> World:
-    """This process's place among those that `torch.distributed.run` started, or a world of one.
+    """Find this process's place among `torch.distributed.run`'s, or a world of one.
 
-    A `cuda` without a number becomes the GPU of this process's local rank. A process joins once:
-    later calls find the group it is in. Raises DeviceError for an accelerator that is not there.
+    A `cuda` without a number becomes the GPU of this process's local rank. A process joins once,
+    and later calls find the group it is in. Raises DeviceError for a missing accelerator.
     """
     check_device(device)
     if not dist.is_available() or not (dist.is_initialized() or dist.is_torchelastic_launched()):
@@ -189,7 +188,7 @@ def alone(device: str) -> World:
 
 
 def check_device(device: str) -> None:
-    """Raise DeviceError with one sentence if a training is sent to a device that is not there."""
+    """Raise DeviceError with one sentence if a training's device is missing."""
     kind, _, number = device.partition(":")
     if kind != "cuda":
         return

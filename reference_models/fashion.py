@@ -82,9 +82,9 @@ def train(
 ) -> Iterator[Phase | Measurement]:
     """Train for `config.epochs` epochs, one measurement after each.
 
-    Several processes take equal parts of each batch, and batch norm looks at that part alone.
-    Raises DataSetError for files that are missing or not as published, DeviceError for a GPU that
-    is not there, TrainingDivergedError if the loss is no finite number at the end of an epoch.
+    Several processes take equal parts of each batch, and batch norm sees only that part. Raises
+    DataSetError for missing or changed files, DeviceError for a missing GPU, TrainingDivergedError
+    for an infinite or NaN loss at the end of an epoch.
     """
     world = join(device)
     device = world.device
@@ -112,7 +112,7 @@ def train(
         shuffled = torch.randperm(len(train_x), generator=draws)
         chosen = shuffled + len(train_x) * (mirrored ^ (epoch % 2 == 0))[shuffled]
         for batch in chosen.to(device).split(config.batch_size)[:steps_per_epoch]:
-            mine = world.shard(batch)  # The images that fill no batch are left out.
+            mine = world.shard(batch)  # Images beyond the last full batch are left out.
             x, y = normalised(images[mine]), train_y[mine % len(train_y)]
             rate = rate_at(step, steps_per_epoch * config.epochs)
             loss = train_step(trained, optimiser, x, y, arithmetic, rate=rate, world=world)
@@ -164,10 +164,10 @@ def make_optimiser(model: nn.Module, config: FashionConfig) -> torch.optim.SGD:
 
 
 def warm_up(model: nn.Module, config: FashionConfig, device: str) -> None:
-    """Two steps and one evaluation on made-up images, which cannot teach. The weights are put back.
+    """Run two steps and one evaluation on meaningless images, and put the weights back.
 
-    The first optimiser of a process imports for about a second, the first batch of a new size is
-    planned by the kernels' library, and a compiled model is compiled: all off the clock.
+    A process's first optimiser imports for about a second, the kernels' library plans the first
+    batch of a new size, and a compiled model is compiled.
     """
     before = deepcopy(model.state_dict())
     optimiser, arithmetic = make_optimiser(model, config), Arithmetic(config.precision, device)
@@ -179,7 +179,7 @@ def warm_up(model: nn.Module, config: FashionConfig, device: str) -> None:
 
 
 def made_up(count: int, device: str) -> tuple[Tensor, Tensor]:
-    """Images of noise and labels drawn without them."""
+    """Make images of noise, and labels independent of them."""
     noise = torch.Generator().manual_seed(0)
     x = torch.randint(256, (count, 1, PIXELS, PIXELS), generator=noise, dtype=torch.uint8)
     return x.to(device), torch.randint(CLASSES, (count,), generator=noise).to(device)
@@ -212,9 +212,9 @@ def synthetic(config: FashionConfig, device: str) -> Synthetic:
 
 
 def read_images(data_dir: Path) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Training images (N, 1, 28, 28) as bytes, their labels, test images and their labels.
+    """Read training images (N, 1, 28, 28) as bytes, their labels, test images and their labels.
 
-    Raises DataSetError with the remedy if a file is missing or not as published.
+    Raises DataSetError with the remedy if a file is missing or changed.
     """
     train_x, train_y, test_x, test_y = (
         torch.frombuffer(bytearray(read_whole("fashion", file, data_dir)), dtype=torch.uint8)

@@ -75,7 +75,7 @@ class GrammarConfig:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Steps between two evaluations. Windows that fill no batch are left out."""
+        """Count the steps between two evaluations, in full batches."""
         return WINDOWS_PER_EPOCH // self.batch_size
 
 
@@ -90,8 +90,8 @@ def train(
 ) -> Iterator[Phase | Measurement]:
     """Train for `config.epochs` epochs, one measurement after each.
 
-    The corpus is written by the grammar, so `data_dir` is not read. Raises DataSetError if it
-    comes out another one, TrainingDivergedError if the loss is no finite number.
+    The grammar writes the corpus, so `data_dir` is unused. Raises DataSetError if the corpus
+    differs, TrainingDivergedError for an infinite or NaN loss.
     """
     return train_on(read_corpus, config, seed=seed, device=device)
 
@@ -99,7 +99,7 @@ def train(
 def train_on(
     corpus: Callable[[], bytes], config: GrammarConfig, *, seed: int, device: str
 ) -> Iterator[Phase | Measurement]:
-    """Train on the text that `corpus` reads. It is called once the clock runs."""
+    """Train on the text that `corpus` reads once the clock runs."""
     world = join(device)
     world.part_of_batch(config.batch_size)
     torch.manual_seed(seed)
@@ -186,7 +186,7 @@ class ByteGPT(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
 
 
 def make_optimiser(model: nn.Module, config: GrammarConfig) -> torch.optim.AdamW:
-    """AdamW that decays matrices, not biases and norms. The rate is set before each step."""
+    """Make AdamW that decays only matrices. The rate is set before each step."""
     matrices = [p for p in model.parameters() if p.dim() == 2]
     vectors = [p for p in model.parameters() if p.dim() < 2]
     groups = [
@@ -197,7 +197,7 @@ def make_optimiser(model: nn.Module, config: GrammarConfig) -> torch.optim.AdamW
 
 
 def warm_up(model: nn.Module, config: GrammarConfig, world: World) -> None:
-    """One step and one evaluation of a copy of the model on made-up bytes, which cannot teach."""
+    """Run one step and one evaluation of a copy of the model on meaningless bytes."""
     noise = torch.Generator().manual_seed(0)
     shape = (config.batch_size, CONTEXT_BYTES + 1)
     windows = world.shard(torch.randint(256, shape, generator=noise)).to(world.device)
@@ -210,7 +210,7 @@ def warm_up(model: nn.Module, config: GrammarConfig, world: World) -> None:
 
 
 def synthetic(config: GrammarConfig, device: str) -> Synthetic:
-    """One step and one inference over the test windows' shape, on bytes that no grammar wrote."""
+    """Return one step and one inference over the test windows' shape, on made-up bytes."""
     noise = torch.Generator().manual_seed(0)
     shape = (config.batch_size, CONTEXT_BYTES + 1)
     windows = torch.randint(256, shape, generator=noise).to(device)
@@ -248,7 +248,7 @@ def split(text: bytes) -> tuple[Tensor, Tensor]:
 
 
 def draw_windows(text: Tensor, count: int, draw: torch.Generator) -> Tensor:
-    """Windows (count, 65) that begin anywhere in a text."""
+    """Draw windows (count, 65) that begin anywhere in a text."""
     starts = torch.randint(len(text) - CONTEXT_BYTES, (count,), generator=draw)
     return take_windows(text, starts.to(text.device))
 

@@ -41,7 +41,7 @@ START: State = ("article", "subject", "")
 
 @dataclass(frozen=True)
 class Lexicon:
-    """The words in the order of their ranks. No word ends in the "s" that marks a number."""
+    """The words in the order of their ranks. They end in letters other than the plural's "s"."""
 
     nouns: tuple[str, ...]
     verbs: tuple[str, ...]
@@ -84,7 +84,7 @@ def _syllable(draw: random.Random) -> str:
 
 @lru_cache(maxsize=1)
 def grammar() -> dict[State, Choice]:
-    """Every state that can be reached from START."""
+    """Return every state within reach of START."""
     words = make_lexicon()
     states: dict[State, Choice] = {}
     waiting = [START]
@@ -155,7 +155,7 @@ def _verbs(words: Lexicon, role: str, number: str, percent: int) -> list[Alterna
 
 
 def _ranked(words: Sequence[str], suffix: str, percent: int) -> list[tuple[str, int]]:
-    """Words with whole weights that fall as 1 / rank (Zipf) and make up `percent` of a choice."""
+    """Give words whole weights that fall as 1 / rank (Zipf) and make up `percent` of a choice."""
     ranks = range(1, len(words) + 1)
     whole = [SHARE_TOTAL // rank for rank in ranks]
     return [
@@ -165,7 +165,7 @@ def _ranked(words: Sequence[str], suffix: str, percent: int) -> list[tuple[str, 
 
 
 def make_corpus(length: int = CORPUS_BYTES, *, seed: int = CORPUS_SEED) -> bytes:
-    """The first `length` bytes of the walk from START that a seed draws."""
+    """Return the first `length` bytes of the walk from START that a seed draws."""
     states, draw = grammar(), random.Random(seed)  # noqa: S311 - text, no secret
     state, tokens, written = START, [], 0
     while written < length:
@@ -178,11 +178,11 @@ def make_corpus(length: int = CORPUS_BYTES, *, seed: int = CORPUS_SEED) -> bytes
 
 
 def nats_of_bytes(text: bytes) -> NDArray[np.float64]:
-    """The information of each byte of a text from START on, given all bytes before it.
+    """Return the information of each byte of a text from START on, given all bytes before it.
 
-    Their mean over a text is the loss of a model that knows the grammar: no other is expected to
-    do better. The bytes of a token that was cut off at the end count too. Raises ValueError at a
-    byte that the grammar cannot write.
+    Their mean over a text is the loss of a model that knows the grammar, the lowest to expect. The
+    bytes of a token that was cut off at the end count too. Raises ValueError at a byte that the
+    grammar cannot write.
     """
     states, weights = grammar(), _prefix_weights()
     nats = np.empty(len(text))
@@ -204,7 +204,7 @@ def _prefix_weights() -> dict[State, dict[bytes, int]]:
 
 
 def _weights_by_prefix(choice: Choice) -> dict[bytes, int]:
-    """The weight of all tokens that begin with each prefix. The empty one has them all."""
+    """Sum the weights of all tokens that begin with each prefix. The empty prefix has them all."""
     weights: dict[bytes, int] = {}
     for token, weight in zip(choice.tokens, choice.weights, strict=True):
         for end in range(len(token) + 1):
@@ -213,7 +213,7 @@ def _weights_by_prefix(choice: Choice) -> dict[bytes, int]:
 
 
 def entropy_nats_per_byte() -> float:
-    """The entropy rate of the text: nats per choice over bytes per choice, in the long run.
+    """Return the entropy rate of the text: nats per choice over bytes per choice, in the long run.
 
     Source: Shannon (1948), section 7, a source with states known from its text.
     """
@@ -229,7 +229,7 @@ def entropy_nats_per_byte() -> float:
 
 
 def _long_run_shares(states: dict[State, Choice]) -> NDArray[np.float64]:
-    """Share of each state in the long run: the vector that one step leaves as it is."""
+    """Return each state's share in the long run: the vector that one step leaves unchanged."""
     place = {state: index for index, state in enumerate(states)}
     step = np.zeros((len(states), len(states)))
     for state, choice in states.items():

@@ -16,7 +16,7 @@ class Limit:
     whole: bool = False
 
     def admits(self, value: object) -> bool:
-        """Whether a value is a number within the limits, and a whole one where that is asked."""
+        """Say whether a value is within the limits, and a whole number if required."""
         if isinstance(value, bool) or not isinstance(value, int | float):
             return False
         within = math.isfinite(value) and self.minimum <= value <= self.maximum

@@ -42,7 +42,7 @@ from reference_models.imagenet_files import (
 from reference_models.memory import naming_batch_size
 from reference_models.training import check_loss, linear_rate, set_rate
 
-DATA_SET_SHA256 = None  # The pictures are counted. No checksum of the unpacked set is published.
+DATA_SET_SHA256 = None  # The pictures are counted: the unpacked set lacks a checksum.
 CHANNEL_MEAN = (0.485, 0.456, 0.406)  # as torchvision's own training uses
 CHANNEL_STD = (0.229, 0.224, 0.225)
 BASE_BATCH_SIZE = 256  # the learning rate is stated at this batch size and scales with it
@@ -70,8 +70,8 @@ LIMITS = {
 class ImagenetConfig:
     """Hyperparameters of a run. The learning rate follows the batch size.
 
-    `peak_share` is where in the run the learning rate peaks. `loader_processes` decode pictures
-    for each training process and change no result.
+    `peak_share` is where in the run the learning rate peaks. `loader_processes` decode pictures for
+    each training process, with equal results.
     """
 
     batch_size: int = 1024
@@ -119,9 +119,9 @@ def train(
 ) -> Iterator[Phase | Measurement]:
     """Train for `config.epochs` epochs, one measurement after each.
 
-    Raises DataSetError for pictures that are missing or cannot be read, or where torchvision is
-    not installed. DeviceError for a GPU that is not there. TrainingMemoryError.
-    TrainingDivergedError if the loss is no finite number at the end of an epoch.
+    Raises DataSetError for missing or unreadable pictures or a missing torchvision, DeviceError for
+    a missing GPU, TrainingMemoryError, and TrainingDivergedError for an infinite or NaN loss at the
+    end of an epoch.
     """
     world = join(device)
     with naming_batch_size(config.batch_size, device=world.device):
@@ -173,9 +173,9 @@ def _train(
 
 
 def build_model() -> nn.Module:
-    """torchvision's ResNet-50, untrained. Each block begins as its shortcut.
+    """Build torchvision's untrained ResNet-50. Each block begins as its shortcut.
 
-    Raises DataSetError where torchvision is not installed.
+    Raises DataSetError without torchvision.
     """
     try:
         from torchvision.models import resnet50
@@ -198,7 +198,7 @@ def shared(model: nn.Module, config: ImagenetConfig, world: World) -> nn.Module:
 
 
 def make_optimiser(model: nn.Module, config: ImagenetConfig) -> torch.optim.SGD:
-    """SGD with Nesterov momentum. Norms and biases are not decayed, the rate is set each step."""
+    """Make SGD with Nesterov momentum, without decay of norms and biases."""
     decayed = [p for p in model.parameters() if p.dim() > 1]
     plain = [p for p in model.parameters() if p.dim() <= 1]
     return torch.optim.SGD(
@@ -254,9 +254,10 @@ def loaded(
     batch_size: int,
     crop_pixels: int | None,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Batches (B, 3, H, W) of bytes and labels (B,) on the device, in the given order.
+    """Yield batches (B, 3, H, W) of bytes and labels (B,) on the device, in the given order.
 
-    Cropped at random to `crop_pixels`, or whole and centred for an evaluation where it is None.
+    They are cropped at random to `crop_pixels`. With None they are whole and centred, for an
+    evaluation.
     """
     on_gpu = world.device.startswith("cuda")
     loader = torch.utils.data.DataLoader(
@@ -273,7 +274,7 @@ def loaded(
 def top5_percent(
     model: nn.Module, validation: Pictures, config: ImagenetConfig, world: World
 ) -> float:
-    """Share of the validation pictures with their label among the five largest outputs, in percent.
+    """Return the percent of validation pictures with their label among the five largest outputs.
 
     Every process counts its part with the first process's batch statistics, and learns the sum.
     """
@@ -295,10 +296,10 @@ def top5_count(outputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def synthetic(config: ImagenetConfig, device: str) -> Synthetic:
-    """One step at the full picture size and one inference of as many pictures, on noise.
+    """Return one step at the full picture size and one inference of as many pictures, on noise.
 
     Pictures are on the device already: `loader_processes` decode them in a training. Raises
-    DataSetError where torchvision is not installed.
+    DataSetError without torchvision.
     """
     model, world = build_model().to(device, memory_format=torch.channels_last), alone(device)
     stepping, optimiser = shared(model, config, world), make_optimiser(model, config)
@@ -326,7 +327,7 @@ def synthetic(config: ImagenetConfig, device: str) -> Synthetic:
 
 
 def warm_up(model: nn.Module, stepping: nn.Module, config: ImagenetConfig, world: World) -> None:
-    """A step at each picture size and an evaluation on made-up pictures, which cannot teach."""
+    """Run a step at each picture size and an evaluation, on meaningless pictures."""
     before = deepcopy(model.state_dict())
     noise = torch.Generator().manual_seed(0)
     part = world.part_of_batch(config.batch_size)

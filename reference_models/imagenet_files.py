@@ -1,6 +1,6 @@
 """ImageNet's pictures in folders by class, as torchvision's ImageFolder wants them.
 
-torchvision is imported when pictures are opened and not before: only this reference needs it.
+torchvision is imported only when pictures are opened, because only this reference needs it.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -31,7 +31,7 @@ class Pictures:
         return len(self.files)
 
     def seen(self, *, crop_pixels: int | None, whole_pixels: int) -> "SeenPictures":
-        """The pictures cropped at random to a square, or, where that is None, whole and centred."""
+        """Crop pictures at random to a square. With None keep them whole and centred."""
         from torchvision.transforms import v2
 
         if crop_pixels is None:
@@ -58,7 +58,7 @@ class SeenPictures:
         try:
             with Image.open(path) as picture:
                 return self.transform(picture.convert("RGB")), label
-        except (OSError, SyntaxError) as error:  # Raised by Pillow for bytes that are no picture.
+        except (OSError, SyntaxError) as error:  # Pillow cannot decode it.
             raise DataSetError(
                 f"{path} cannot be read as a picture ({error}); unpack ImageNet again, {HOW_TO}"
             ) from None
@@ -119,7 +119,7 @@ def _listed(folder: Path) -> tuple[Pictures, list[str]]:
 
 
 def no_torchvision(error: Exception) -> DataSetError:
-    """Error for a torchvision that is missing or belongs to another torch."""
+    """Return the error for a torchvision that is missing or belongs to another torch."""
     return DataSetError(
         f"torchvision cannot be used here ({error}); install a torch and a torchvision that"
         " belong together with `pip install 'finishline-server[vision]'`",

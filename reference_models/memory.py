@@ -1,16 +1,16 @@
-"""Running out of memory, said in one sentence that names the batch size."""
+"""Running out of memory, in one sentence that names the batch size."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 
 class TrainingMemoryError(MemoryError):
-    """The training does not fit into the device's memory."""
+    """The training needs more than the device's memory."""
 
 
 @contextmanager
 def naming_batch_size(batch_size: float, *, device: str) -> Iterator[None]:
-    """Turn every kind of out-of-memory error of a training step into one that names its batch.
+    """Turn every out-of-memory error of a training step into one that names its batch.
 
     torch raises its own error on an accelerator and a plain RuntimeError on a CPU.
     """
@@ -28,6 +28,6 @@ def naming_batch_size(batch_size: float, *, device: str) -> Iterator[None]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out, on any device."""
+    """Say whether an error means too little memory, on any device."""
     no_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
     return no_memory or "can't allocate memory" in str(error)

@@ -24,7 +24,7 @@ def nesterov(gradient: Tensor, velocity: Tensor, momentum: float) -> Tensor:
 def orthogonalise(matrices: Tensor) -> Tensor:
     """Push all singular values of (K, rows, columns) towards 1 by Newton-Schulz iterations.
 
-    Three steps leave them between about 0.5 and 1.5, which Muon does not mind, unless they are
+    Three steps leave them between about 0.5 and 1.5, close enough for Muon, unless they are
     hundreds of times smaller than the largest. In bfloat16 on a GPU.
     """
     a, b, c = NEWTON_SCHULZ
@@ -60,7 +60,7 @@ class Muon:
         self._update = torch.compile(muon_update) if compiled else muon_update
 
     def step(self, rate: Tensor) -> None:
-        """One step from the filters' gradients, at a learning rate that is on the device."""
+        """Take one step from the filters' gradients, at a learning rate on the device."""
         with torch.no_grad():
             for filters, velocity in zip(self._groups, self._velocities, strict=True):
                 gradients = stacked([item.grad for item in filters])

@@ -1,4 +1,4 @@
-"""The precision that a reference trains in: choose it, and refuse one that a device lacks."""
+"""The precision of a reference: choose it, and refuse one that a device lacks."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,9 +14,9 @@ AMPERE = (8, 0)
 def configured(
     reference: Reference, hyperparameters: Mapping[str, float], precision: PrecisionName | None
 ) -> Any:
-    """A reference's configuration in a precision. None leaves it to the reference.
+    """Return a reference's configuration in a precision. None leaves the choice to the reference.
 
-    Raises HyperparameterError for a precision that the reference does not train in.
+    Raises HyperparameterError for a precision outside the reference's list.
     """
     config = reference.configure(hyperparameters)
     if precision is None:
@@ -32,7 +32,7 @@ def configured(
 
 
 def require_precision(precision: str | None, device: str) -> None:
-    """Raise PrecisionError if a device lacks a precision. A processor is known without torch."""
+    """Raise PrecisionError if a device lacks a precision. A processor is checked without torch."""
     if precision is None:
         return
     if not device.startswith("cuda"):

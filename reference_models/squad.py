@@ -48,7 +48,7 @@ from reference_models.training import average, check_loss, cosine_rate, set_rate
 DATA_SET_SHA256 = sha256_of_list(NEEDS["squad"], count=2)  # of the questions
 VECTOR_WIDTH, LETTER_WIDTH, LETTER_FEATURES = 100, 16, 64
 LONGEST_ANSWER = 20  # words
-FEWEST_SIGHTINGS = 2  # of a word that has a vector of its own
+FEWEST_SIGHTINGS = 2  # of a word with a vector
 EVALUATION_BATCH = 64
 GRADIENT_CLIP = 5.0
 TRAIN_QUESTIONS = 87_599  # of SQuAD v1.1. Those with an answer beyond a cut context are left out
@@ -98,8 +98,8 @@ def train(
 ) -> Iterator[Phase | Measurement]:
     """Train for `config.epochs` epochs, one measurement (F1, a fraction) after each.
 
-    Reads `squad/*.json` of `data_dir`. Raises DataSetError if a file is missing or another one,
-    TrainingDivergedError if the loss is no finite number at the end of an epoch.
+    Reads `squad/*.json` of `data_dir`. Raises DataSetError if a file is missing or changed,
+    TrainingDivergedError for an infinite or NaN loss at the end of an epoch.
     """
     world = join(device)
     world.part_of_batch(config.batch_size)
@@ -197,7 +197,7 @@ class Reader(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
         return _log_probabilities(starts, there), _log_probabilities(ends, there)
 
     def _shared(self, context: Tensor, question: Tensor) -> Tensor:
-        """1 for each context word that the question has too, in small letters."""
+        """Mark with 1 each context word that the question has too, in small letters."""
         same = self.folded[context][:, :, None] == self.folded[question][:, None, :]  # (B, C, Q)
         return same.any(dim=2).float() * (context != PADDING)
 
@@ -224,7 +224,7 @@ class Reader(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
 
 
 class Lstm(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
-    """A bidirectional LSTM that never reads padding."""
+    """A bidirectional LSTM that skips padding."""
 
     def __init__(self, inputs: int, width: int) -> None:
         super().__init__()
@@ -309,7 +309,7 @@ def load(data_dir: Path, config: SquadConfig) -> tuple[Encoded, Encoded, Vocabul
 
 
 def read_vectors(path: Path, wanted: Container[str]) -> dict[str, list[float]]:
-    """The vectors of wanted words from a text file: a word and 100 numbers on each line.
+    """Read the vectors of wanted words from a text file: a word and 100 numbers on each line.
 
     Raises DataSetError naming the file and line if it is missing or cut off.
     """
@@ -335,7 +335,7 @@ def read_vectors(path: Path, wanted: Container[str]) -> dict[str, list[float]]:
 
 
 def matrix_of(vocabulary: Vocabulary, vectors: Mapping[str, list[float]]) -> Tensor:
-    """The vector of each known word, of its small-letter form otherwise, zeros where neither is."""
+    """Return the vector of each known word, else of its small-letter form, else zeros."""
     matrix = torch.zeros(vocabulary.known, VECTOR_WIDTH)
     for word, number in vocabulary.numbers.items():
         found = vectors.get(word) or vectors.get(word.lower())
@@ -345,7 +345,7 @@ def matrix_of(vocabulary: Vocabulary, vectors: Mapping[str, list[float]]) -> Ten
 
 
 def warm_up(config: SquadConfig, world: World) -> None:
-    """One step and one evaluation of another model on made-up words, which cannot teach."""
+    """Run one step and one evaluation of another model on meaningless words."""
     items = world.part_of_batch(config.batch_size)
     model = made_up_reader(config, words=50).to(world.device)
     batch = made_up_batch(config, items=items, words=50, device=world.device)
@@ -355,10 +355,10 @@ def warm_up(config: SquadConfig, world: World) -> None:
 
 
 def synthetic(config: SquadConfig, device: str) -> Synthetic:
-    """One step, averaging included, and one inference of an evaluation batch, on made-up words.
+    """Return one step with averaging, and one inference of an evaluation batch, on made-up words.
 
-    Contexts have the words of a usual one and nothing is padded, so a real step, which is as wide
-    as its longest context, takes somewhat longer.
+    Contexts have a usual number of words without padding. A real step is as wide as its longest
+    context, so it takes somewhat longer.
     """
     model = made_up_reader(config, words=MADE_UP_WORDS).to(device)
     averaged = deepcopy(model).requires_grad_(False).eval()
@@ -385,7 +385,7 @@ def synthetic(config: SquadConfig, device: str) -> Synthetic:
 
 
 def made_up_reader(config: SquadConfig, *, words: int) -> Reader:
-    """An untrained reader of a made-up vocabulary, its vectors trained only if a run's are."""
+    """Build an untrained reader of a made-up vocabulary. Its vectors train if a run's do."""
     vocabulary = make_vocabulary([f"w{i}" for i in range(words)], [], fewest=1)
     vectors = torch.zeros(vocabulary.known, VECTOR_WIDTH) if config.pretrained_vectors else None
     return Reader(vocabulary, config, vectors)

@@ -34,9 +34,9 @@ class Reading:
 
 
 def read_questions(content: bytes, *, file: str) -> Reading:
-    """Contexts and questions of SQuAD's JSON. Raises DataSetError naming the place.
+    """Read contexts and questions of SQuAD's JSON. Raises DataSetError naming the place.
 
-    Every answer has to be in its context at the character it names.
+    Every answer must be in its context at the character it names.
     """
     contexts: list[str] = []
     questions: list[Question] = []

@@ -16,15 +16,15 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 
 def normalise(answer: str) -> str:
-    """An answer without the parts that the comparison ignores."""
+    """Return an answer without the parts that the comparison ignores."""
     bare = answer.lower().translate(_PUNCTUATION)
     return " ".join(_ARTICLES.sub(" ", bare).split())
 
 
 def f1_score(prediction: str, gold: str) -> float:
-    """Harmonic mean of precision and recall over words, each counted as often as it comes.
+    """Return the harmonic mean of precision and recall over words, counted as often as they come.
 
-    Answers without a word in common have 0, two empty ones too.
+    Answers without a common word have 0, two empty ones too.
     """
     predicted, wanted = normalise(prediction).split(), normalise(gold).split()
     shared = sum((Counter(predicted) & Counter(wanted)).values())
@@ -39,9 +39,9 @@ def mean_over_questions(
     predictions: Mapping[str, str],
     golds: Mapping[str, Sequence[str]],
 ) -> float:
-    """The mean, as a fraction, of the best score of each question among its gold answers.
+    """Return the mean, as a fraction, of the best score of each question among its gold answers.
 
-    A question without a prediction has 0. Raises ValueError where there is no question.
+    A question without a prediction has 0. Raises ValueError for an empty set.
     """
     if not golds:
         raise ValueError("no question to score; expected at least one")

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 from reference_models.squad_files import Answer, Question, Reading
 
-LONGEST_WORD = 16  # letters that are read of a word
-LETTERS = 256  # letters are told apart by their code modulo this; 0 is no letter
+LONGEST_WORD = 16  # letters read of a word
+LETTERS = 256  # letters differ by their code modulo this; 0 is padding
 PADDING, UNKNOWN = 0, 1
 _WORD = re.compile(r"\d+|[^\W\d_]+|[^\w\s]|_")
 
 
 @dataclass(frozen=True)
 class Word:
-    """A word of a text and the characters it takes, the last one not included."""
+    """A word of a text and its characters. The last one is excluded."""
 
     text: str
     start: int
@@ -32,7 +32,7 @@ def split_words(text: str) -> list[Word]:
 
 
 def cover(words: Sequence[Word], answer: Answer) -> tuple[int, int] | None:
-    """The first and the last word that share a character with an answer. None if none does."""
+    """Return the first and the last word that share a character with an answer, or None."""
     end = answer.start + len(answer.text)
     touched = [i for i, word in enumerate(words) if word.start < end and word.end > answer.start]
     return (touched[0], touched[-1]) if touched else None
@@ -45,10 +45,10 @@ def text_of(context: str, words: Sequence[Word], first: int, last: int) -> str:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """A number for each word. Those below `known` are frequent enough to have a vector.
+    """A number for each word. Words below `known` are frequent enough to have a vector.
 
-    `letters` has the letters of each number's word, `folded` the number of each word's
-    small-letter form, so that "The" meets "the".
+    `letters` has the letters of each number's word, `folded` the number of each word's small-letter
+    form, so that "The" meets "the".
     """
 
     numbers: dict[str, int]
@@ -57,7 +57,7 @@ class Vocabulary:
     folded: list[int]
 
     def encode(self, words: Iterable[Word]) -> list[int]:
-        """The numbers of words. UNKNOWN for one that was nowhere when this was made."""
+        """Return the numbers of words. UNKNOWN for words outside the vocabulary."""
         return [self.numbers.get(word.text, UNKNOWN) for word in words]
 
 
@@ -127,10 +127,10 @@ def words_of(reading: Reading) -> list[str]:
 
 
 def encode(reading: Reading, vocabulary: Vocabulary, *, longest_context: int | None) -> Encoded:
-    """A file as numbers.
+    """Return a file as numbers.
 
-    With `longest_context`, as in training, contexts are cut to so many words and questions without
-    their answer in the rest are left out.
+    With `longest_context`, as in training, contexts are cut to this many words. Questions whose
+    answer was cut off are left out.
     """
     words = [split_words(context) for context in reading.contexts]
     contexts = [vocabulary.encode(each[:longest_context]) for each in words]

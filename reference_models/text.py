@@ -1,9 +1,9 @@
-"""The text reference: the small GPT of reference_models.grammar on a file of the organiser's.
+"""The text reference: the small GPT of reference_models.grammar on an organiser's own file.
 
 The corpus is `text/corpus.txt` in the worker's data folder: any bytes, the last tenth validates
-(text8, a shard of FineWeb as plain text). Where `text/corpus.txt.sha256` lies beside it, in the
-format of sha256sum, the corpus has to have that hash. No benchmark ships for it, because nobody
-knows the entropy of such a text: an organiser of one names this reference in a file of their own.
+(text8, a shard of FineWeb as plain text). If `text/corpus.txt.sha256` exists, in the format of
+sha256sum, the corpus must have that hash. The entropy of such a text is unknown, so the organiser
+writes the benchmark's file and names this reference in it.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ def train(
 ) -> Iterator[Phase | Measurement]:
     """Train for `config.epochs` epochs on the corpus file, one measurement after each.
 
-    Raises DataSetError if the file is missing, too short or not the one its hash names.
+    Raises DataSetError if the file is missing, too short or has another hash.
     """
     return train_on(lambda: read_corpus_file(data_dir), config, seed=seed, device=device)
 

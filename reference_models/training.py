@@ -73,6 +73,6 @@ def _averageable(model: nn.Module) -> Iterator[Tensor]:
 
 
 def check_loss(loss: float, *, epoch: int) -> None:
-    """Raise TrainingDivergedError if the loss is no finite number."""
+    """Raise TrainingDivergedError for an infinite or NaN loss."""
     if not math.isfinite(loss):
         raise TrainingDivergedError(f"the loss is {loss} at the end of epoch {epoch}")

@@ -27,8 +27,8 @@ log = logging.getLogger(__name__)
 def serve(*, pull: bool, limits: Limits, meeting: Meeting | None) -> int:
     """Start the worker with the settings of its environment. Returns its exit code.
 
-    With `pull` it asks the server itself for work, without a broker. At a `meeting` it trains with
-    the workers of other hosts, as the first one or along with it.
+    With `pull` it polls the server instead of a broker. At a `meeting` it trains with the workers
+    of other hosts, as the first one or along with it.
     """
     settings = load_settings()
     joins = meeting is not None and meeting.rank > 0
@@ -128,9 +128,9 @@ def _why_no_packages(settings: Settings, host: Host) -> str | None:
 
 
 def _device_of(settings: Settings) -> str:
-    """The device named, or the first accelerator, or all for several processes. Else cpu.
+    """Return the device named, the first accelerator, or all for several processes. Otherwise cpu.
 
-    Stops the program with a sentence if the device is not here.
+    Stops the program with a sentence if the device is missing.
     """
     found = find_devices()
     if found.problem is not None:

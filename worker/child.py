@@ -1,7 +1,7 @@
 """The training process: `python -m worker.child` reads one JSON object and writes JSON lines.
 
-It knows nothing of server, broker or attempts. Processes of several hosts tell the first one their
-failures in the store that they share.
+It sees neither server nor broker. Processes of several hosts tell the first one their failures
+through a shared store.
 """
 
 import json
@@ -59,7 +59,7 @@ FAILURE = "failure"
 class Communication:
     """Follow the phases of a run and sum the exchanges in its train phases.
 
-    A training that never loaded the counting module has no figures.
+    The figures are empty if the training never loaded the counting module.
     """
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Communication:
         self._begun_at = (so_far or 0.0) if phase is Phase.TRAIN else None
 
     def told(self) -> dict[str, Any]:
-        """Fields for a measurement's event. Empty where nothing was exchanged."""
+        """Return fields for a measurement's event. Empty if the processes exchanged no data."""
         found = _exchange()
         if found is None or self._seconds is None:
             return {}
@@ -85,7 +85,7 @@ class Communication:
 
 
 def _exchange() -> Any:
-    """Exchanges counted in this process, None where that module was never loaded."""
+    """Count exchanges in this process, None if it never loaded that module."""
     module = sys.modules.get(EXCHANGE_MODULE)
     return None if module is None else module.EXCHANGE
 
@@ -117,7 +117,7 @@ def main() -> None:
 
 
 def shared_failure(found: dict[str, str] | None) -> dict[str, str] | None:
-    """The failure where it began: this process's own, else the one that another host told."""
+    """Return this process's own failure, or the failure that another host reported."""
     try:
         store = open_store()
         if found is not None:
@@ -148,7 +148,7 @@ def train(told: dict[str, Any], events: EventWriter) -> None:
     for item in trained(reference, config, told):
         if isinstance(item, Phase):
             events.write("phase", phase=item.value)
-            communication.enter(item)  # After the edge, so that reading it is no training.
+            communication.enter(item)  # Read it after the edge, off the training's clock.
             continue
         write_measurement(item, events, communication)
         qualities.append(item.quality)
@@ -172,7 +172,7 @@ def trained(
 def time_model(
     measurement: Measurement, reference: Reference, told: dict[str, Any], events: EventWriter
 ) -> None:
-    """Time the model that reached the target. Raises UnknownReferenceError if there is none."""
+    """Time the model that reached the target. Raises UnknownReferenceError if it is missing."""
     items_of = getattr(reference, "evaluation_items", None)
     if measurement.model is None or items_of is None:
         raise UnknownReferenceError(
@@ -181,7 +181,7 @@ def time_model(
             expected="Measurement.model and evaluation_items()",
         )
     from worker.machine.latency import (
-        measure_latency,  # torch loads with the reference, not before it
+        measure_latency,  # torch loads with the reference
     )
 
     events.write("phase", phase=Phase.IDLE.value)
@@ -194,7 +194,7 @@ def time_model(
 def write_measurement(
     measurement: Measurement, events: EventWriter, communication: Communication
 ) -> None:
-    """Send a measurement to the parent. Raises TrainingDivergedError if it is no number."""
+    """Send a measurement to the parent. Raises TrainingDivergedError for NaN or infinity."""
     if not math.isfinite(measurement.quality):
         raise TrainingDivergedError(
             f"the quality is {measurement.quality} at epoch {measurement.epoch:g}"
@@ -211,7 +211,7 @@ def write_measurement(
 
 
 def failure_code(error: Exception) -> FailureCode | None:
-    """Failure that an exception means, None if it is a bug."""
+    """Return the failure that an exception means, None for a bug."""
     code = next((code for kind, code in CODES.items() if isinstance(error, kind)), None)
     if type(error).__name__ == "WrongSumError":  # Its module loads torch.
         code = "nodes_unfit"

@@ -1,6 +1,6 @@
 """The parent's side of a process that trains or measures: start it, stamp its events, kill it.
 
-The worker itself never loads torch. A measuring module is started as `python -m MODULE`.
+The worker itself stays free of torch. A measuring module is started as `python -m MODULE`.
 """
 
 import contextlib
@@ -41,8 +41,8 @@ CHILD_COMMAND = (sys.executable, "-m", "worker.child")
 class Host:
     """Host of a training. `command` starts one of its `processes`, `sensors` observe it.
 
-    At the `meeting` other hosts train along, each with as many processes. `box` makes its boxes, in
-    which packages may compile if it `has_compiler`.
+    At the `meeting` other hosts train along, each with as many processes. `box` names the kind of
+    sandbox, and `has_compiler` lets code compile in it.
     """
 
     device: str
@@ -65,14 +65,14 @@ class Line:
 
 
 class ChildError(Exception):
-    """A process wrote no event. The message says why."""
+    """A process ended before its first event. The message says why."""
 
 
 class ChildProcess:
-    """A process in a session of its own, so that all it starts can be killed with it.
+    """A process in its own session, so that the worker can kill its whole tree.
 
-    Start it from the thread that lives as long as the worker does: the kernel kills the child when
-    the thread that started it ends.
+    Start it from a thread that lives as long as the worker. The kernel kills the child when the
+    thread that started it ends.
     """
 
     def __init__(self, orders: Mapping[str, Any], *, host: Host, niceness: int = 0) -> None:
@@ -104,7 +104,7 @@ class ChildProcess:
                 stdin.close()
 
     def next_line(self, *, wait_seconds: float) -> Line | None:
-        """The next line, or None if none comes in time."""
+        """Return the next line, or None after `wait_seconds`."""
         try:
             return self._lines.get(timeout=wait_seconds)
         except queue.Empty:
@@ -128,7 +128,7 @@ class ChildProcess:
         raise ChildError(f"took longer than {limit_seconds:g} s and was stopped")
 
     def exit_code(self, *, wait_seconds: float) -> int | None:
-        """Exit code of the process (negative: the signal), None if it still runs after waiting."""
+        """Return the exit code (negative: the signal), None if it still runs after waiting."""
         try:
             return self._process.wait(timeout=wait_seconds)
         except subprocess.TimeoutExpired:
@@ -203,7 +203,7 @@ def _stream(stream: IO[bytes] | None) -> IO[bytes]:
 
 
 def child_environment(threads: int) -> dict[str, str]:
-    """The worker's environment without its secrets, with the thread count set everywhere."""
+    """Copy the worker's environment, minus its secrets, with the thread count set everywhere."""
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("FINISHLINE_")}
     pools = ("OMP", "MKL", "OPENBLAS", "NUMEXPR")
     return (
@@ -222,10 +222,10 @@ def answer_of(
     niceness: int = 0,
     processes: int = 1,
 ) -> Answer:
-    """Run a measuring module in so many processes. Raises ChildError if it gives no answer.
+    """Run a measuring module in this many processes. Raises ChildError if it fails to answer.
 
-    It gets as many threads as the orders say, else one. It is stopped as soon as `stop` says so.
-    With a `niceness` it leaves the processor to others.
+    It gets the orders' threads, or one. `stop` ends it at once. With a `niceness` it leaves the
+    processor to others.
     """
     host = Host(
         device=str(orders.get("device", "cpu")),
@@ -253,7 +253,7 @@ def measure_apart(
     stop: Callable[[], object] = lambda: False,
     niceness: int = 0,
 ) -> Answer | None:
-    """Run a measuring module. None, with a line in the log, if it fails or is too slow."""
+    """Run a measuring module. A failure or a late answer is logged and returns None."""
     try:
         return answer_of(module, orders, limit_seconds, stop=stop, niceness=niceness)
     except ChildError as error:

@@ -1,7 +1,10 @@
-"""`python -m worker.data_sets check|fetch REFERENCE`: the files of a reference on this machine.
+"""`python -m worker.data_sets check
 
-Each event is a line of JSON on standard output. The last one is the answer. A download that stops
-is continued by the next one. A file has its name once it is whole and has its published hash.
+fetch REFERENCE`: the files of a reference on this machine.
+
+Each event is a line of JSON on standard output, and the last one is the answer. The next run
+continues an interrupted download. A file gets its name when it is complete and has its published
+hash.
 """
 
 import argparse
@@ -28,7 +31,7 @@ from reference_models.data import (
 )
 from worker.events import tell
 
-# Of a host that does not respond, said within half a minute. A download that stopped goes on later.
+# A host fails to respond within half a minute. The next run continues the download.
 TIMEOUT_SECONDS = 10.0
 
 
@@ -47,7 +50,7 @@ def check(reference: str, data_dir: Path) -> bool:
 
 
 def fetch(reference: str, data_dir: Path) -> None:
-    """Download the files that are missing. Raises DataSetError, OSError."""
+    """Download the missing files. Raises DataSetError, OSError."""
     needs = NEEDS.get(reference)
     if needs is None:
         return
@@ -79,7 +82,7 @@ def download(file: DataFile, data_dir: Path) -> None:
     zipped = file.url.endswith(".zip")
     part = path.with_name(file.url.rpartition("/")[2] + ".part" if zipped else path.name + ".part")
     if path.is_file() and not zipped:
-        path.replace(part)  # A file that is half there goes on from its end.
+        path.replace(part)  # Continue a half-written file from its end.
     try:
         _receive(file.url, part)
     except (OSError, http.client.HTTPException) as error:
@@ -103,7 +106,7 @@ def _receive(url: str, part: Path) -> None:
     try:
         answer = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)  # noqa: S310
     except urllib.error.HTTPError as error:
-        if error.code == 416 and have:  # Nothing is left to send.
+        if error.code == 416 and have:  # The file is complete.
             return
         raise
     with answer, part.open("ab" if answer.status == 206 else "wb") as out:

@@ -5,7 +5,7 @@ trainer or a library go to standard error. It dies with its parent.
 
 As one of several processes that train together it gets a folder and its parent's number instead:
 orders and events go through that folder (worker.group). The first process writes all events, the
-others their own failures.
+others only their failures.
 """
 
 import ctypes
@@ -33,7 +33,7 @@ Answer = dict[str, Any]
 class EventWriter:
     """Writes events to the parent. Ends the process when the pipe is closed.
 
-    One that is `quiet` writes failures, and that it joined a training or left it.
+    A `quiet` one writes failures, and when it joins or leaves a training.
     """
 
     def __init__(self, stream: int, *, quiet: bool = False) -> None:
@@ -95,12 +95,12 @@ def has_other_hosts() -> bool:
 
 
 def joins_first_host() -> bool:
-    """Whether this process tells the worker of another host than the first that it trains along."""
+    """Say whether this process tells the worker of a later host that its training has begun."""
     return os.environ.get("GROUP_RANK", "0") != "0" and os.environ["LOCAL_RANK"] == "0"
 
 
 def open_store() -> Any:
-    """The store that the first host's launcher keeps for all processes of the group."""
+    """Open the group's shared store, which the first host's launcher keeps."""
     from torch.distributed import TCPStore
 
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
@@ -151,9 +151,9 @@ def die_with_parent(parent_pid: int) -> None:
 
 
 def resident_peak_bytes(status: Path = STATUS) -> int | None:
-    """The largest resident set since this program was started. None where /proc has it not.
+    """Return this program's largest resident set, None without /proc.
 
-    getrusage would count the parent's memory from before this program replaced its copy.
+    getrusage would include the parent's memory, because a fork begins as its copy.
     """
     try:
         found = PEAK.search(status.read_text())
@@ -163,7 +163,7 @@ def resident_peak_bytes(status: Path = STATUS) -> int | None:
 
 
 def accelerator_peak_bytes() -> int | None:
-    """The most that torch had allocated on all accelerators. None without any."""
+    """Return the most memory that torch allocated on all accelerators, None on a processor."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return None

@@ -78,28 +78,28 @@ def failure(code: FailureCode, message: str) -> Failure:
 
 
 def ends_attempt(reason: Failure) -> bool:
-    """Whether further runs of the attempt are pointless.
+    """Say whether further runs of the attempt are pointless.
 
-    An infrastructure failure says nothing about the claim, a wrong job stays wrong. But a run
-    that diverged or ran out of time is a result, and the runs after it count as well.
+    An infrastructure failure leaves the submission unjudged, and a wrong job stays wrong. A run
+    that diverged or ran out of time is a result, so the runs after it count as well.
     """
     return reason.code not in ("training_diverged", "run_time_limit")
 
 
 def entry_failure(code: str | None, message: str) -> Failure:
-    """The failure of a run in a box by its code. One without a known code died."""
+    """Return the failure of a run in a sandbox. An unknown code becomes `entry_died`."""
     return failure(known_code(code) or "entry_died", message)
 
 
 def known_code(code: object) -> FailureCode | None:
-    """A code of the closed list, None if it is none of them."""
+    """Return a code of the closed list, None if it is unknown."""
     return next((each for each in _TABLE if each == code), None)
 
 
 def death_of_child(
     exit_code: int | None, *, oom_kills: int, batch_size: float | None = None
 ) -> Failure:
-    """The failure for a child that ended without saying so.
+    """Return the failure of a child that ended before it said why.
 
     `oom_kills` is how often the kernel ran out of memory during the run, which had `batch_size`.
     """

@@ -1,10 +1,9 @@
 """Start a training of several processes: `python -m worker.group PARENT FOLDER OPTION ... COMMAND`.
 
 Becomes `torch.distributed.run` with these options, which starts the processes of the command and
-ends them all when one dies. It passes on neither standard input nor open files, so each process
-gets the folder with its orders and the pipe for its events, and the number of the process it is to
-die with. Launchers of several hosts meet at the first host's address. Their processes share the
-store that the first launcher keeps there.
+ends them all when one dies. It drops standard input and open files, so each process gets a folder
+with its orders and the pipe for its events, and the number of the process to die with. Launchers of
+several hosts meet at the first host's address, and their processes share its store.
 """
 
 import json
@@ -34,17 +33,17 @@ class Meeting:
 
 
 class GroupChannel:
-    """The parent's end. The pipe ends when the launcher and every process it started are gone.
+    """The parent's end. The pipe ends with the launcher and every process that it started.
 
-    The launcher inherits `writer` and so keeps the pipe open until the first process opens it. The
-    parent has to close its own copy once the launcher runs.
+    The launcher inherits `writer`, which keeps the pipe open until the first process opens it. The
+    parent closes its own copy once the launcher runs.
     """
 
     def __init__(self, orders: dict[str, Any]) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="finishline-run-"))
         (self.folder / ORDERS).write_text(json.dumps(orders))
         os.mkfifo(self.folder / EVENTS, mode=0o600)
-        # Opening a named pipe waits for the other end unless told not to. Reading then may wait.
+        # Opening a named pipe would wait for the other end. Reading then may wait.
         self.reader = os.open(self.folder / EVENTS, os.O_RDONLY | os.O_NONBLOCK)
         self.writer = os.open(self.folder / EVENTS, os.O_WRONLY)
         os.set_blocking(self.reader, True)
@@ -66,9 +65,9 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def launch_options(processes: int, meeting: Meeting | None = None) -> list[str]:
-    """The launcher's options: so many processes here, alone or with the launchers it meets.
+    """Return the launcher's options: this many processes here, and the launchers to meet.
 
-    Alone it chooses a port itself. Ranks are fixed, so that the first process is the first host's.
+    A single launcher chooses a port itself. Ranks are fixed, so that rank 0 is on the first host.
     """
     own = ["--nproc-per-node", str(processes)]
     if meeting is None:

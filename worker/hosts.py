@@ -40,12 +40,12 @@ class Arrival:
 
     @classmethod
     def of(cls, system: WorkerSystem, host: Host) -> "Arrival":
-        """This host, of a system that it may already share with others."""
+        """Describe this host, even if `system` already describes several."""
         node = system.nodes[0] if system.nodes else node_of(system)
         return cls(node, class_over(node, hosts=1), host.processes, system.software)
 
     def fault_beside(self, first: "Arrival") -> str | None:
-        """Sentence on the first difference to the first host, None if there is none."""
+        """Name the first difference to the first host, None if they are alike."""
         compared = (
             ("hardware_class", self.hardware_class, first.hardware_class),
             ("FINISHLINE_PROCESSES", self.processes, first.processes),
@@ -72,7 +72,7 @@ class Met:
         return [arrival.node for arrival in self.arrivals]
 
     def fault(self) -> str | None:
-        """Sentence on the first host that is unlike the first one, None if all are alike."""
+        """Name the first host that differs from the first one, None if all are alike."""
         first, *others = self.arrivals
         return next((fault for each in others if (fault := each.fault_beside(first))), None)
 
@@ -84,7 +84,7 @@ def meet(
     limit_seconds: float = CHECK_SECONDS,
     stop: Callable[[], object] = lambda: None,
 ) -> Met | Failure:
-    """Exchange a message over all ranks: the hosts, or the reason why they may not train."""
+    """Exchange a message over all ranks. Returns the hosts, or why they may not train."""
     orders = {"program": "meet", **own_orders(host, arrival)}
     child = ChildProcess(orders, host=host)
     try:
@@ -131,7 +131,7 @@ def follow(host: Host, arrival: Arrival, *, idle_seconds: float | None) -> int:
                 elif last == "nothing" and time.monotonic() - idle_since > idle_limit:
                     return 0
         finally:
-            child.kill()  # The launcher alone would look for the first host's for half a minute.
+            child.kill()  # The launcher would search the first host's for only half a minute.
         if last == "nothing":
             log.warning("no training was joined: %s", child.log_tail().strip()[-500:])
             time.sleep(RETRY_SECONDS)

@@ -1,8 +1,8 @@
 """How the id of an attempt reaches this worker: by a task of Celery, or in the answer to a poll.
 
 The server drew this worker for the attempt. Both ways call one function with the id, which leases
-the attempt and makes it. The server draws again what nobody leased, and grants each lease once, so
-an id may be lost, come late or come twice.
+the attempt and makes it. An id may be lost, late or repeated: the server draws unleased attempts
+again, and grants each lease once.
 """
 
 import logging
@@ -31,7 +31,7 @@ BROKER_RETRIES = 60
 SOCKET_SECONDS = 15.0
 WAIT_SECONDS = 20.0
 PAUSE_SECONDS = 1.0
-# What kombu raises for an entry of a queue that is no message, and took from the queue before.
+# kombu raises these for a broken message, which it has already taken from the queue.
 NO_MESSAGE = (ValueError, TypeError, LookupError)
 
 
@@ -48,9 +48,9 @@ def make_app(broker_url: str, *, name: str, make_attempt: MakeAttempt) -> Celery
         worker_redirect_stdouts=False,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=BROKER_RETRIES,
-        # A broker that is full, or a replica for a moment, takes messages again later.
+        # A full broker, or a replica for a moment, takes messages again later.
         broker_channel_error_retry=True,
-        # A broker on a vanished host closes no connection: without a limit a worker waits on it.
+        # A vanished broker leaves its connection open, so a worker waits with a limit.
         broker_transport_options={"socket_timeout": SOCKET_SECONDS} | unacked_keys(name),
         accept_content=["json"],
     )
@@ -65,9 +65,9 @@ def make_app(broker_url: str, *, name: str, make_attempt: MakeAttempt) -> Celery
 def run_celery(
     app: Celery, *, name: str, state: WorkerState, stop_grace_seconds: float = 0.0
 ) -> int:
-    """Make the attempts that Celery's tasks name until told to stop. Returns the exit code.
+    """Make the attempts that Celery's tasks name, until a signal. Returns the exit code.
 
-    SIGTERM and Ctrl-C let the attempt under way go on for the grace, and a second one or the end of
+    SIGTERM and Ctrl-C let the present attempt go on for the grace. A second signal or the end of
     the grace ends its training at once and reports it as stopped.
     """
 
@@ -113,7 +113,7 @@ def poll(
     state: WorkerState,
     stop_grace_seconds: float = 0.0,
 ) -> int:
-    """Make the attempts that the server answers polls with until told to stop. The exit code.
+    """Make the attempts that the server's answers name, until a signal. Returns the exit code.
 
     Signals end it as they end `run_celery`.
     """

@@ -59,7 +59,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TimedRetries:
-    """Retries of a request for some seconds, after any fault of the server.
+    """Retries a request for some seconds, after any fault of the server.
 
     The pauses double from a tenth of a second to two seconds, each with a line in the log.
     """
@@ -78,7 +78,7 @@ class TimedRetries:
                 left_seconds = give_up_at - time.monotonic()
                 if not is_temporary(error, SERVER_FAULTS) or wait_seconds > left_seconds:
                     raise
-                # As long as the server asks, but not so long that no try is left.
+                # As long as the server asks, with time for one more try.
                 asked_seconds = min(error.retry_after_seconds or 0.0, left_seconds / 2)
                 pause_seconds = max(wait_seconds, asked_seconds)
                 log.warning("%s Trying again in %.1f s.", error.detail, pause_seconds)
@@ -87,7 +87,7 @@ class TimedRetries:
 
 
 class Exchange(Transport):
-    """Connections that exchange content, each under a lease's own headers."""
+    """Connections that exchange content, each with its lease's headers."""
 
     def exchange(
         self,
@@ -107,10 +107,10 @@ class Exchange(Transport):
 
 
 class WorkerLink:
-    """Posts of one worker. Connection errors, 429 and 5xx are tried again, other answers are not.
+    """Posts of one worker. It retries connection errors, 429 and 5xx.
 
-    Raises FinishlineError: Conflict where an attempt is not this worker's any more, NotSignedIn or
-    NotAllowed where the server does not take its token. `pause` sleeps between tries.
+    Raises FinishlineError: Conflict if the attempt belongs to another worker now, NotSignedIn or
+    NotAllowed if the server refuses its token. `pause` sleeps between tries.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class WorkerLink:
         self._transport.close()
 
     def hello(self, hello: WorkerHello) -> HelloAnswer:
-        """Say that this worker is alive: one try, the next hello is a few seconds away."""
+        """Say that this worker is alive. One try, as the next hello follows in a few seconds."""
         return decode(self._post("/workers/hello", hello), HelloAnswer)
 
     def probe(self, probe: WorkerProbe) -> ProbeAnswer:
@@ -140,7 +140,7 @@ class WorkerLink:
         return decode(content, ProbeAnswer)
 
     def next(self, name: str, *, wait_seconds: float) -> str | None:
-        """Wait for the next attempt of this worker. None if there is none yet. One try."""
+        """Wait for this worker's next attempt, None if the wait is over. One try."""
         path = f"/workers/{quote(name, safe='')}/next?wait={wait_seconds:.1f}"
         content = self._post(path, {}, timeout=httpx2.Timeout(5.0, read=wait_seconds + 10.0))
         return decode(content, NextAttempt).attempt_id if content else None
@@ -166,7 +166,7 @@ class WorkerLink:
         self._post(path, report, retry_seconds=seconds, lease=lease)
 
     def training(self, lease: Lease) -> TrainingGrant:
-        """The packages and limits of an attempt that trains in a box."""
+        """Fetch the code submissions and limits of an attempt."""
         content = self._get(f"/attempts/{lease.attempt_id}/training", lease)
         return decode(content, TrainingGrant)
 
@@ -187,7 +187,7 @@ class WorkerLink:
         lease: Lease | None = None,
         timeout: httpx2.Timeout = REQUEST_TIMEOUT,
     ) -> bytes:
-        """Post with the token of this worker, or with that and the fence of a lease."""
+        """Post with the token of this worker, and with a lease's fence."""
         headers = {} if lease is None else _headers(lease)
         retries = NEVER if retry_seconds is None else TimedRetries(retry_seconds, self._pause)
         try:
@@ -210,13 +210,12 @@ def decode(content: bytes, kind: type[_Message]) -> _Message:
 
 
 class HelloThread:
-    """Says hello at the start, every five seconds, when told to, and when the worker stops.
+    """Says hello at the start, every five seconds, on request, and when the worker stops.
 
-    A server that refuses the token, or the protocol, ends the worker: `end` ends the process as its
-    operator would. The first hello is over when this is entered, which leaves the end to its
-    caller.
+    If the server refuses the token or the protocol, `end` ends the process. The first hello is over
+    when this is entered, and then the caller ends the process.
 
-    A server that is away is nothing to stop for: it is logged when it goes and when it is back.
+    An unreachable server is logged when it goes and when it is back.
     """
 
     def __init__(

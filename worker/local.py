@@ -1,9 +1,9 @@
 """Train a reference on this machine as a submitter would, with the worker's own clock.
 
-`python -m worker.local benchmarks/digits.toml --runs 3 --out DIR` writes DIR/submission.json and
-a run log per run, and writes one JSON event per line to standard output. Exit code 0 when every run
-ended by itself, at its target or not; 1 with a sentence when one could not; 2 with a sentence, and
-nothing written, when none could begin.
+`python -m worker.local benchmarks/digits.toml --runs 3 --out DIR` writes DIR/submission.json and a
+run log per run, and writes one JSON event per line to standard output. Exit code 0 when every run
+ended by itself, at its target or before. 1 with a sentence when a run failed. 2 with a sentence,
+before any file is written, when the first run could not begin.
 """
 
 import argparse
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         job = local_job(chosen)
         training = job.trainings[0]
         require_data(training.package, chosen.host.data_dir, training.settings)
-        if chosen.host.device != "cpu":  # On a processor no second import of torch is needed.
+        if chosen.host.device != "cpu":  # On a processor torch is already imported.
             import_module("reference_models.distributed").check_device(chosen.host.device)
         try:
             chosen.out.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ def run_locally(chosen: Chosen, job: ReplayJob) -> int:
 
 
 def local_job(chosen: Chosen) -> ReplayJob:
-    """The job of a local training: no attempt, no control points, everything else as a replay."""
+    """Build the job of a local training: a replay without attempt and control points."""
     benchmark, replay = chosen.benchmark, reference_of(chosen.benchmark)
     return ReplayJob(
         attempt_id="local",
@@ -145,9 +145,9 @@ def hyperparameters(benchmark: Benchmark, settings: Mapping[str, float]) -> dict
 
 
 def as_run(run: ReplayRun, job: ReplayJob, *, host: Host) -> Run:
-    """Return a trained run as the log formats know one.
+    """Return a trained run as the log formats describe one.
 
-    An accelerator leaves its processor idle, so only a training on a processor has a share of it.
+    Only a training on a processor has a share of it, because an accelerator leaves it idle.
     """
     evaluations = tuple(
         Evaluation(

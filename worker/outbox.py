@@ -1,8 +1,8 @@
-"""Events of an attempt: numbered, and posted by a thread, so that the training never waits.
+"""Events of an attempt: numbered, and posted by a thread while the training goes on.
 
-The server compares a report with the moments at which its events came. So an evaluation, the start
-of a run and that of its clock are posted at once, beside a post that waits for its answer if need
-be. Other events wait for one of these.
+The server compares a report with the moments at which its events came. So it gets an evaluation,
+the start of a run and the start of its clock at once, even while another post waits for its answer.
+Other events follow with one of these.
 """
 
 import itertools
@@ -40,7 +40,7 @@ Post = Callable[[EvaluationBatch], BatchAnswer]
 
 
 class Announcer:
-    """Makes the events of an attempt. `sequence` counts from 0 and has no gaps."""
+    """Makes the events of an attempt. `sequence` counts from 0 without gaps."""
 
     def __init__(self, sink: EventSink) -> None:
         self._sink = sink
@@ -81,11 +81,11 @@ class Announcer:
 
 
 class Outbox:
-    """Posts events in the order they were put, and a heartbeat when there are none.
+    """Posts events in order, and heartbeats in between.
 
     `stop_reason` is None until the server wants the replay to stop or the lease is gone. Leaving
-    the `with` block posts the rest. `hurry` posts a batch once: what must not wait for the answer
-    to the post before, and is posted again in its turn.
+    the `with` block posts the rest. `hurry` posts urgent events once, while the previous post still
+    waits for its answer. They are posted again in their turn.
     """
 
     def __init__(self, post: Post, *, heartbeat_seconds: float, hurry: Post | None = None) -> None:
@@ -93,7 +93,7 @@ class Outbox:
         self._post = post
         self._hurry = hurry
         self._waiting: list[ReplayEvent] = []
-        self._unanswered: list[ReplayEvent] | None = None  # None while no post is under way.
+        self._unanswered: list[ReplayEvent] | None = None  # None between posts.
         self._urgent = threading.Event()
         self._preparing = True
         self._lock = threading.Lock()
@@ -130,7 +130,7 @@ class Outbox:
         return starts_clock
 
     def _post_waiting(self) -> None:
-        """Post the waiting events, or a heartbeat if there are none. At the close all that wait."""
+        """Post the waiting events, or a heartbeat. At the close post all of them."""
         if self._waiting:  # More usually follows soon: one post for all of it.
             self._urgent.wait(GATHER_SECONDS)
         elif self._thread.was_woken:
@@ -153,7 +153,7 @@ class Outbox:
                 return
 
     def _post_beside(self) -> None:
-        """Post all that has no answer, if a post is still under way."""
+        """Post all unanswered events, if a post is still under way."""
         with self._lock:
             events = [] if self._unanswered is None else [*self._unanswered, *self._waiting]
         if events and self._hurry is not None:

@@ -37,9 +37,9 @@ Train = Callable[..., ReplayRun]
 
 @dataclass(frozen=True)
 class Attempts:
-    """The attempts of one worker. `checks` surround the runs.
+    """Makes the attempts of one worker. `checks` surround the runs.
 
-    Without them a report has neither canaries nor an audit.
+    Without checks a report has neither canaries nor an audit.
     """
 
     server: WorkerLink
@@ -49,9 +49,9 @@ class Attempts:
     checks: SelfCheck | None = None
 
     def make(self, attempt_id: str) -> bool:
-        """Lease an attempt, make it and report it. Whether this worker got the lease.
+        """Lease an attempt, make it and report it. Returns whether this worker got the lease.
 
-        Quiet when the attempt belongs to another worker or is over: its id may come twice.
+        A repeated id is only logged: the attempt is over or belongs to another worker.
         """
         try:
             lease = self.server.claim(attempt_id, self.system.worker)
@@ -73,7 +73,7 @@ class Attempts:
         return True
 
     def _train(self, lease: Lease) -> ReplayReport | None:
-        """Run the attempt. Its report, None if it was cancelled or its lease was lost."""
+        """Run the attempt. Returns its report, None if it was cancelled or its lease was lost."""
         job = lease.job
 
         def stop() -> StopReason | None:
@@ -127,7 +127,7 @@ class Attempts:
             precision=audited.precision,
             work=audited.work,
             canaries=[each.canary for each in (before, after) if each.canary is not None],
-            # The runs are made and their convergence counts on any machine, so nothing fails.
+            # Drift after the runs fails nothing: their convergence counts on any machine.
             drift=after.drift,
             processes=self.host.processes * (len(self.system.nodes) or 1),
             all_reduce=reduced,
@@ -135,7 +135,7 @@ class Attempts:
 
     @contextmanager
     def _trainer(self, lease: Lease) -> Iterator[Train]:
-        """Function that makes run `index`: in a process of its own, or in a box for a package."""
+        """Return a function that makes run `index`: in its own process, code in a sandbox."""
         job = lease.job
         by_reference = partial(train_run, job, host=self.host)
         if not any(training.in_box for training in job.trainings):
@@ -155,7 +155,7 @@ def _attempt_failure(
 ) -> Failure | None:
     last = runs[-1].failure
     is_repeat = job.trainings[runs[-1].index].is_repeat
-    # A package that fails in its repeated run has its other runs all the same.
+    # If only the repeated run of a code submission fails, its other runs still count.
     spoils_repeat = is_repeat and last is not None and last.kind != "infrastructure"
     if last is not None and ends_attempt(last) and not spoils_repeat:
         return last

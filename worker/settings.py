@@ -23,15 +23,15 @@ from finishline.rules.verification.messages import ReplayJob
 class Settings(BaseSettings):
     """The settings of one worker process.
 
-    `hardware_class` and `device` are probed where they are not set. `threads` is how many processor
-    threads a training may use (on a CPU one thread is the only steady choice), and `processes` over
-    how many processes, each with a GPU of its own, it is spread. `measure` selects the worker's
-    measurements of itself: its roofs, canary and audits, the roofs alone in the background, or
-    nothing.
-    `image_digest` names the container image it was started from. `stop_grace_seconds` is how long
-    an attempt under way may go on after SIGTERM. With `entries` "auto" a worker trains packages if
-    its box holds: one of bubblewrap, or with `box` "oci" a container. With `compiler` "gcc" its
-    environments come once more with it.
+    `hardware_class` and `device` are probed if unset. `threads` is how many processor threads a
+    training may use (on a CPU only one thread is steady). `processes` is over how many processes it
+    is spread, each with its own GPU. `measure` selects the worker's measurements of itself: all of
+    them, the roofs in the background, or none.
+
+    `image_digest` names the worker's container image. `stop_grace_seconds` is how long an attempt
+    may go on after SIGTERM. With `entries` "auto" a worker trains code submissions if its sandbox
+    holds: bubblewrap, or with `box` "oci" a container. With `compiler` "gcc" each environment comes
+    once more with gcc.
     """
 
     model_config = SettingsConfigDict(env_prefix="FINISHLINE_", frozen=True)
@@ -64,9 +64,9 @@ class Settings(BaseSettings):
         return url.rstrip("/")
 
     def broker_address(self) -> str:
-        """The broker's address with the password from its file, where one is named.
+        """Return the broker's address with the password from its file.
 
-        Stops the program with a sentence if there is none, or the file cannot be read.
+        Stops the program with a sentence if the address is missing or the file is unreadable.
         """
         if not self.broker_url:
             sys.exit(
@@ -85,7 +85,7 @@ class Settings(BaseSettings):
         return parts._replace(netloc=f"{user.partition(':')[0]}:{password}@{host}").geturl()
 
     def token(self) -> str:
-        """The worker's bearer token. Stops the program with a sentence if there is none."""
+        """Return the worker's bearer token. Stops the program with a sentence if it is missing."""
         if self.worker_token is not None:
             return self.worker_token.get_secret_value()
         if self.worker_token_file is None:
@@ -101,7 +101,7 @@ class Settings(BaseSettings):
 
 
 def load_settings() -> Settings:
-    """The settings of this process. Stops it with a sentence that names a missing variable."""
+    """Read the settings of this process. Stops it with a sentence about a missing variable."""
     try:
         return Settings()
     except ValidationError as error:
@@ -162,7 +162,7 @@ FORMATTERS = {"text": TextFormatter, "json": JsonFormatter}
 def configure_logging(settings: Settings) -> None:
     """Send every line to stderr in the format and from the level of the settings.
 
-    Other packages say nothing below "info", the HTTP client nothing below "warning".
+    Other packages log from "info" up, the HTTP client from "warning" up.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(FORMATTERS[settings.log_format]())

@@ -21,7 +21,7 @@ POLL_SECONDS = 0.5
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits after which a worker ends by itself: attempts made, and seconds without one."""
+    """Limits after which a worker ends by itself: attempts made, and idle seconds."""
 
     attempts: int | None = None
     idle_seconds: float | None = None
@@ -29,13 +29,12 @@ class Limits:
 
 @dataclass
 class WorkerState:
-    """Flags. Plain booleans, because a signal handler sets one and may not take a lock.
+    """Flags of a worker. A signal handler sets one, and must not take a lock.
 
-    `leave_by`, on time.monotonic(), is the deadline for its present attempt once its own operator
-    told it to stop.
-    `refused` is the server's sentence where it refuses this worker's token: the worker ends.
-    `roof_wanted` is whether the server knows no roof of this worker's hardware class. `made` counts
-    the attempts that it leased, and `idle_since`, on time.monotonic(), is when it was last at one.
+    `leave_by`, on time.monotonic(), is the deadline of its present attempt after its operator told
+    it to stop. `refused` is the server's sentence if it refuses this worker's token, which ends the
+    worker. `roof_wanted` says whether the server lacks a roof of this worker's hardware class.
+    `made` counts the attempts it leased, and `idle_since` is when the last one ended.
     """
 
     busy: bool = False
@@ -102,10 +101,10 @@ def guard_stop(
     limit_seconds: float = STOP_LIMIT_SECONDS,
     leave: Callable[[int], None] = os._exit,
 ) -> threading.Thread:
-    """Start a thread that ends the grace in time, and the process if it then takes too long.
+    """Start a thread that ends the grace in time, and then a process that hangs.
 
-    Ending the training and reporting it take far less. Then only closing connections is left. The
-    log shows where every thread was. Nothing is lost: an unreported attempt ends with its lease.
+    Ending the training and reporting it take far less. Then only connections are left to close. The
+    log shows where every thread was. An unreported attempt ends with its lease.
     """
     thread = threading.Thread(
         target=_watch, args=(state, limit_seconds, leave), name="stop-guard", daemon=True

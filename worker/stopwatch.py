@@ -1,4 +1,4 @@
-"""The stopwatch of a run: phases, the target it stops at, and the log that it leaves."""
+"""The stopwatch of a run: its phases, its stop at the target, and its log."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,9 +20,9 @@ ABSOLUTE_TOLERANCE_SECONDS = 0.05
 
 
 class Stopwatch:
-    """Seconds per phase of one run, from the start of its process on.
+    """Seconds per phase of one run, since its process started.
 
-    `started_at` is the stamp at which the first phase after the preparation began, None before.
+    `started_at` is when the first phase after the preparation began, None before.
     """
 
     def __init__(self, at: float) -> None:
@@ -56,9 +56,9 @@ def clocks_disagree(parent_seconds: float, child_seconds: float) -> bool:
 
 
 def is_reached(qualities: Sequence[float], target: TargetSpec) -> bool:
-    """Whether a run may stop at its target after these evaluations.
+    """Say whether a run may stop at its target after these evaluations.
 
-    Never before a fixed stop or the end of a budget.
+    A fixed stop or a budget trains on to its end.
     """
     if not qualities or target.fixed_stop:
         return False
@@ -73,9 +73,9 @@ def is_reached(qualities: Sequence[float], target: TargetSpec) -> bool:
 def is_below_band(
     qualities: Sequence[float], points: Sequence[ControlPoint], target: TargetSpec
 ) -> bool:
-    """Whether the latest evaluation is worse than the band at its control point.
+    """Say whether the latest evaluation is worse than the band at its control point.
 
-    Better than the band is for the server to judge: stopping would save nothing.
+    The server judges a better one, because stopping early saves time only below the band.
     """
     point = next((point for point in points if point.index == len(qualities)), None)
     if point is None:
@@ -94,11 +94,11 @@ _KEYS = {
 
 
 def write_run_log(run: Run, *, benchmark: Benchmark, started_at_ms: int) -> str:
-    """The MLLOG text that parses back to the run, to a microsecond.
+    """Write the MLLOG text of a run, which parses back to a microsecond.
 
     `started_at_ms` is when the process started, in milliseconds since 1970. Preparation becomes
     init, everything else but evaluation becomes train. Evaluations without a ledger have no
-    eval_start. Raises RuleError if a run on another clock than MLPerf's has no ledger.
+    eval_start. Raises RuleError if a run on another clock than MLPerf's lacks a ledger.
     """
     lines: list[bytes] = []
     start_ms = now_ms = float(started_at_ms)

@@ -58,9 +58,9 @@ class RunRecorder:
         announcer.run_started(index)
 
     def processor_share(self, *, least_seconds: float) -> float | None:
-        """Processor seconds of the training for each second of its clock so far.
+        """Return the training's processor seconds for each second of its clock so far.
 
-        None while that clock shows less than `least_seconds`.
+        None during the first `least_seconds`.
         """
         if self._child_span is None or self._cpu_span is None:
             return None
@@ -70,9 +70,9 @@ class RunRecorder:
         return (self._cpu_span[1] - self._cpu_span[0]) / seconds
 
     def deadline(self, spawned_at: float) -> float:
-        """The end of the time that a run may take, which counts from its clock's start.
+        """Return when the run must end, counted from its clock's start.
 
-        A busy host may start slowly: that takes nothing from the training, up to an allowance.
+        A busy host may start slowly, so the start has its own allowance.
         """
         limit = self.job.run_limit_seconds
         latest = spawned_at + min(limit, START_SECONDS)
@@ -88,7 +88,7 @@ class RunRecorder:
             self.fail(failure("child_died", f"the training wrote a line that is no event: {error}"))
 
     def fail(self, reason: Failure) -> None:
-        """End the run without a result."""
+        """End the run as failed."""
         self.end("failed")
         self.failure = reason
 
@@ -162,7 +162,7 @@ class RunRecorder:
                 raise ValueError(f"unknown event {unknown!r}")
 
     def is_over_budget(self, at: float) -> bool:
-        """Whether the clock has passed the budget of a run that ends there."""
+        """Say whether the clock has passed the run's budget."""
         budget = self.job.target.budget_seconds
         if budget is None or self.training.stop_at == "end" or self._watch.started_at is None:
             return False
@@ -226,7 +226,7 @@ class RunRecorder:
 
     def _compare_clocks(self, parent_seconds: float | None, child_seconds: float | None) -> None:
         if parent_seconds is None or child_seconds is None:
-            return  # Its clock never started.
+            return  # Its clock is still to start.
         if not clocks_disagree(parent_seconds, child_seconds):
             return
         self.status = "failed"
@@ -238,7 +238,7 @@ class RunRecorder:
 
 
 POLL_SECONDS = 0.05
-START_SECONDS = 50.0  # The server ends a run that needs a minute more than its limit.
+START_SECONDS = 50.0  # The server ends a run a minute after its limit.
 EXIT_SECONDS = 5.0
 
 
@@ -250,9 +250,9 @@ def train_run(
     announcer: Announcer,
     stop: Callable[[], StopReason | None],
 ) -> ReplayRun:
-    """Train run `index` of a job in a process of its own. A failure is a value.
+    """Train run `index` of a job in its own process, and leave no process. A failure is a value.
 
-    `stop` is asked every 50 ms whether to give up, and why. No process is left in any case.
+    `stop` is asked every 50 ms whether to give up, and why.
     """
     oom_kills = count_oom_kills()
     child = ChildProcess(orders_of(job, index, host=host), host=host)

@@ -4,8 +4,8 @@ It reads {"model", "tokens", "precision", "device", "seconds", "phase", "batch_s
 phase it answers {"parameters", "flops_per_sample"}, else the seconds of each batch, joules, peak
 memory and FLOPs of a sample.
 
-Models have a SPEC: `torchvision:NAME`, `hf:NAME` or `FILE.py:FUNCTION`. Their weights are random:
-nothing is downloaded, torchvision builds without weights, transformers from a config class.
+Models have a SPEC: `torchvision:NAME`, `hf:NAME` or `FILE.py:FUNCTION`. Their weights are random
+and made here: torchvision builds without weights, transformers from a config class.
 """
 
 import importlib
@@ -52,7 +52,7 @@ def build_model(spec: str, *, tokens: int) -> tuple[nn.Module, Inputs]:
 
 
 def build_generator(spec: str) -> nn.Module:
-    """The module of a SPEC that generates: called as transformers calls one. Raises RuleError."""
+    """Build a model that generates, called as transformers calls one. Raises RuleError."""
     if spec == "grammar":
         return CachedByteGPT()
     if not spec.startswith("hf:"):
@@ -199,7 +199,7 @@ def make_step(module: nn.Module, inputs: Inputs, told: Mapping[str, Any]) -> Cal
 
 
 def flops_of(step: Callable[[], object], batch_size: int) -> float | None:
-    """FLOPs of one sample of a step. None where it has no product that can be counted."""
+    """Count the FLOPs of one sample of a step. None without a product."""
     work = count_work(step, batch_size=batch_size)
     return None if work is None else work.step_flops / batch_size
 

@@ -51,7 +51,7 @@ def answer(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def warm_up(model: Any, prompt: Tensor, told: Mapping[str, Any]) -> int:
-    """Size of the vocabulary, after some tokens that are not timed. Raises RuleError."""
+    """Make some tokens off the clock. Returns the size of the vocabulary. Raises RuleError."""
     try:
         answered = model(prompt, past_key_values=None, use_cache=told["kv_cache"])
         vocabulary = int(answered.logits.shape[-1])
@@ -92,7 +92,7 @@ def serve(
     batch_size: int,
     in_turn: bool = False,
 ) -> list[Request]:
-    """Answer requests in the order of their arrival, those that wait together up to a batch.
+    """Answer requests in the order of arrival, waiting ones together up to a batch.
 
     With `in_turn` each arrives when the one before it is answered.
     """

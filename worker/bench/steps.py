@@ -1,6 +1,7 @@
 """Training steps of a reference, and all-reduces: `python -m worker.bench.steps`.
 
-The parts are timed without a profiler. Operators, trace and FLOP/s come from later, traced steps.
+The profiler is off while the parts are timed. Operators, trace and FLOP/s come from later, traced
+steps.
 """
 
 import contextlib
@@ -36,11 +37,11 @@ SEED = 0
 
 
 class _EnoughError(Exception):
-    """All steps that were asked for are done."""
+    """The training has made enough steps."""
 
 
 class StepWatch:
-    """Follow a training by torch's own hooks. A step ends with its optimiser's.
+    """Follows a training by torch's own hooks. A step ends with its optimiser's.
 
     Data lasts from there to the first call of a module, with the averaging of weights. Forward has
     the loss and its gradient, backward the model's own pass, optimiser the clipping of gradients.
@@ -62,7 +63,7 @@ class StepWatch:
         self._model: Any = None
 
     def enter(self, phase: Phase) -> None:
-        """Begin a step with a train phase. One that another phase cuts short does not count."""
+        """Begin a step with a train phase. Another phase voids the open step."""
         self._switch(None)
         if phase is Phase.TRAIN:
             self._begin_step()
@@ -154,7 +155,7 @@ def watch_steps(orders: Mapping[str, Any], *, steps: int, traced: bool = False) 
 
 
 def profile_steps(orders: Mapping[str, Any]) -> dict[str, Any]:
-    """Time the steps, then trace some, then measure the roof that they are compared with."""
+    """Time the steps, then trace some, then measure the roof for comparison."""
     steps = orders["steps"]
     watch = watch_steps(orders, steps=steps)
     step_seconds = fmean(watch.step_seconds[WARM_UP_STEPS:])
@@ -191,7 +192,7 @@ def profile_steps(orders: Mapping[str, Any]) -> dict[str, Any]:
 def trace_steps(
     orders: Mapping[str, Any], *, steps: int, out: Path
 ) -> tuple[list[dict[str, Any]], list[float]]:
-    """The operators of traced steps, longest first, and the FLOP/s of each call with FLOPs.
+    """List the operators of traced steps, longest first, and the FLOP/s of each call.
 
     Writes the Chrome trace.
     """
@@ -216,7 +217,7 @@ def trace_steps(
 
 
 def cumulative(values: Sequence[float]) -> list[list[float]] | None:
-    """Each value with the share of all that are no larger. None without values."""
+    """Pair each value with the share of values up to it. None without values."""
     ordered = sorted(values)
     return [[value, (index + 1) / len(ordered)] for index, value in enumerate(ordered)] or None
 
@@ -240,9 +241,9 @@ def time_for(seconds: float, size: int, world: World) -> list[float]:
 
 
 def time_sizes(world: World) -> list[dict[str, Any]]:
-    """Median seconds of an all-reduce of float32 numbers, for each size of a message.
+    """Return the median seconds of an all-reduce of float32 numbers, for each message size.
 
-    Rounds go over all sizes, so that a busy moment does not fall on one size alone.
+    Rounds go over all sizes, so that a busy moment weighs on all of them.
     """
     messages = [torch.zeros(size // 4, device=world.device) for size in MESSAGE_BYTES]
     rounds = [

@@ -1,9 +1,9 @@
-"""Speed of a reference in training and inference on made-up data, in a process of its own.
+"""Speed of a reference in training and inference on made-up data, in its own process.
 
-It reads {"reference", "hyperparameters", "device", "seconds"} and answers {"training",
-"inference", "telemetry", "steps_per_epoch"}. The time is cut into rounds and the device is waited
-for at their edges alone. The median round is the figure, because a neighbour spoils some rounds and
-not half of them.
+It reads {"reference", "hyperparameters", "device", "seconds"} and answers {"training", "inference",
+"telemetry", "steps_per_epoch"}. The time is cut into rounds, and the device is synchronised only at
+their edges. The median round is the figure, because a neighbour spoils fewer than half of the
+rounds.
 """
 
 import math
@@ -28,10 +28,9 @@ ROUNDS = 7
 def measure_throughput(
     call: Callable[[], object], *, items: int, seconds: float, device: str
 ) -> dict[str, Any]:
-    """Call it for about so many seconds: items per second of the median round, and all rounds.
+    """Call it for about this many seconds. Returns items per second of the median round, and all.
 
-    Where one call takes longer than that, it is called three times: to warm up, to see how long
-    it takes, and for the one round that is left.
+    A slow call runs three times: to warm up, to see how long it takes, and as the only round.
     """
 
     def seconds_of(calls: int) -> float:

@@ -1,8 +1,8 @@
 """The canary of a processor: a small matmul on one thread, the best of half a second.
 
-`python -m worker.machine.canary` answers with its GFLOP/s. The matrices fit into a core's own cache
-and one product takes a third of a millisecond, so that among a thousand of them many meet no
-neighbour: the best is steady where the mean is not. numpy starts in a fraction of torch's time.
+`python -m worker.machine.canary` answers with its GFLOP/s. The matrices fit into a core's cache and
+one product takes a third of a millisecond. Many of the thousand products run undisturbed, so the
+best is steadier than the mean. numpy starts in a fraction of torch's time.
 """
 
 import numpy as np

@@ -16,7 +16,7 @@ def time_calls(
     device: str = "cpu",
     prepare: Callable[[], object] = lambda: None,
 ) -> list[float]:
-    """Seconds of each call until the time is up, after a warm-up of five or as long as that."""
+    """Time each call until the time is up, after a warm-up of five calls or the same time."""
     repeat(call, seconds=seconds, device=device, prepare=prepare, most=WARM_UP_CALLS)
     return repeat(call, seconds=seconds, device=device, prepare=prepare)
 
@@ -29,9 +29,10 @@ def repeat(
     prepare: Callable[[], object] = lambda: None,
     most: float = inf,
 ) -> list[float]:
-    """Seconds of each call until the time is up, at least one.
+    """Time each call until the time is up, at least one.
 
-    A call gets the result of `prepare`, which is not timed. The device is waited for at both edges.
+    A call gets the result of `prepare`, which is off the clock. The device is synchronised at both
+    edges.
     """
     taken: list[float] = []
     end = time.perf_counter() + seconds
@@ -49,8 +50,8 @@ def repeat(
 
 
 def synchronise(device: str) -> None:
-    """Wait for an accelerator's queued work. A processor has none."""
+    """Wait for an accelerator's queued work."""
     if device.startswith("cuda"):
-        import torch  # The canary of a processor loads none.
+        import torch  # The canary of a processor runs without torch.
 
         torch.cuda.synchronize(device)

@@ -1,4 +1,4 @@
-"""Lists of kernels, as DeepBench has them: shapes, passes, precisions, and their FLOPs.
+"""Lists of kernels like DeepBench's: shapes, passes, precisions, and their FLOPs.
 
 Source of the kinds: baidu-research/DeepBench, README (GEMM, convolution, recurrent, all-reduce).
 """
@@ -73,7 +73,7 @@ KernelList: Any = make_dataclass(
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel to be timed. `flops` is of this pass. None where a kernel computes nothing."""
+    """One kernel to time. `flops` is of this pass, None for a kernel that only moves data."""
 
     kind: str
     direction: str
@@ -82,18 +82,18 @@ class Kernel:
 
     @property
     def flops(self) -> int | None:
-        """FLOPs of matmuls and convolutions: a backward pass has two products for each forward.
+        """Count FLOPs of matmuls and convolutions. A backward pass has two products per forward.
 
-        Those are the gradients of both operands, without any product computed a second time.
+        They are the gradients of both operands. Recomputed products are left out.
         """
         count = KINDS[self.kind][1]
         return count and count(self.shape) * (2 if self.direction == "backward" else 1)
 
     @property
     def bytes_moved(self) -> float | None:
-        """Bytes of `bytes_per_second`: read and written by a copy.
+        """Return the bytes that a copy reads and writes.
 
-        Of an all-reduce those that each link carries, 2 (p - 1) / p of the message.
+        An all-reduce counts the bytes of each link, 2 (p - 1) / p of the message.
         """
         if self.kind == "copy":
             return 2 * self.shape["bytes"]
@@ -110,9 +110,9 @@ class Kernel:
 
 
 def read_kernels(content: bytes, *, file: str) -> tuple[Kernel, ...]:
-    """The kernels of a TOML list, table by table. Raises RuleError with file, table and field.
+    """Read the kernels of a TOML list, table by table. Raises RuleError with file, table and field.
 
-    A copy, an all-reduce and a launch are of fp32 numbers and have no backward pass.
+    A copy, an all-reduce and a launch are forward passes of fp32 numbers.
     """
     whole = read_table(KernelList, parse_toml(content, file=file), file=file)
     kernels: list[Kernel] = []

@@ -34,7 +34,7 @@ class Arithmetic:
 
     @contextlib.contextmanager
     def switched_on(self) -> Iterator[None]:
-        """Within it float32 means this arithmetic and no other."""
+        """Make float32 mean exactly this arithmetic within the block."""
         matmul, convolution = torch.backends.cuda.matmul, torch.backends.cudnn
         before = matmul.allow_tf32, convolution.allow_tf32
         matmul.allow_tf32 = convolution.allow_tf32 = self.tf32
@@ -53,7 +53,7 @@ ARITHMETIC = {each.name: each for each in (FP32, TF32, BF16, FP16, FP8)}
 
 
 def types_of(device: str) -> list[Arithmetic]:
-    """Types that the peak of a device is measured in. AMD's never shorten float32 to TF32."""
+    """List the types for a device's peak. AMD's keep float32 instead of TF32."""
     if not device.startswith("cuda"):
         return [FP32, BF16]
     capability = torch.cuda.get_device_capability(device)
@@ -95,7 +95,7 @@ def _without_gradients(forward: Forward) -> Tensor:
 def _forward(
     kernel: Kernel, device: str, layout: torch.memory_format
 ) -> tuple[Forward, list[Tensor]]:
-    """The forward pass of a kernel, and the operands that a backward pass has gradients of."""
+    """Return the forward pass of a kernel, and the operands that get gradients."""
     shape, dtype = kernel.shape, ARITHMETIC[kernel.precision].dtype
 
     def drawn(*sizes: str) -> Tensor:
@@ -132,7 +132,7 @@ def _fp8_product(left: Tensor, right: Tensor) -> Forward:
 
 
 def check_kernels(kernels: Sequence[Kernel], device: str) -> None:
-    """Raise RuleError for a kernel that the device or torch lacks, before any is timed."""
+    """Raise RuleError before the timing for a kernel that the device or torch lacks."""
     check_device(device)
     if not device.startswith("cuda"):
         return  # Precisions of a processor were checked before torch was loaded.

@@ -24,7 +24,7 @@ Call = Callable[..., Any]
 
 
 class BackendAbsentError(Exception):
-    """A backend cannot be measured here. `code` is from the closed list."""
+    """A backend is missing here. `code` is from the closed list."""
 
     def __init__(self, code: AbsenceCode, message: str) -> None:
         self.code = code
@@ -38,7 +38,7 @@ def prepare_eager(model: Any, _example: tuple[Tensor, ...], _device: str) -> Cal
 
 def prepare_compiled(model: Any, example: tuple[Tensor, ...], _device: str) -> Call:
     """The module through torch.compile, compiled for one item."""
-    torch.compiler.reset()  # Earlier compilations of a training do not matter here.
+    torch.compiler.reset()  # Start over, without the compilations of a training.
     try:
         # Compilers in a pool of processes would outlive this one when it is killed.
         call: Call = torch.compile(model, dynamic=False, options={"compile_threads": 1})
@@ -172,7 +172,7 @@ def _held_against(
     latency: BackendLatency, outputs: list[Tensor], expected: list[Tensor], *, tolerance: float
 ) -> BackendLatency:
     difference = largest_difference(outputs, expected)
-    if not difference <= tolerance:  # NaN is no agreement either.
+    if not difference <= tolerance:  # NaN disagrees too.
         said = f"outputs differ from eager's by {difference:.2g} of the largest, not {tolerance:g}"
         return BackendLatency(latency.backend, absence=Absence("outputs_differ", said))
     return replace(latency, largest_difference=difference)

@@ -50,7 +50,7 @@ def measure_figures(
     limit_seconds: float = LIMIT_SECONDS,
     only: Sequence[str] = (),
 ) -> dict[str, Figure]:
-    """Every figure by its name, or those of `only`. Figures past the time limit are absent."""
+    """Measure every figure by its name, or those in `only`, until the time limit."""
     check_device(device)
     end = time.perf_counter() + limit_seconds
     found = {}
@@ -147,7 +147,7 @@ def _host_to_device(size: int, device: str, seconds: float) -> tuple[float, str]
 
 
 def all_reduce_bus_rate(part_bytes: float, count: int, seconds: float) -> float:
-    """Bytes per second that each link carries in an all-reduce of `count` parts.
+    """Return the bytes per second of each link in an all-reduce of `count` parts.
 
     Source: nccl-tests, PERFORMANCE.md: algorithm bandwidth times 2 (n - 1) / n.
     """
@@ -163,7 +163,7 @@ class WrongSumError(Exception):
 
 
 def message_of(rank: int) -> torch.Tensor:
-    """Small whole numbers, which add up without rounding, other ones on each rank."""
+    """Make small whole numbers for a rank, whose sum is exact."""
     return torch.arange(MESSAGE_BYTES // 4, dtype=torch.float32) % 251 + rank
 
 
@@ -182,7 +182,7 @@ def measure_all_reduce(world: World) -> Figure:
 
 
 def time_all_reduce(message: torch.Tensor, world: World) -> float:
-    """Seconds of one all-reduce that all processes begin together."""
+    """Time one all-reduce that all processes begin together."""
     dist.barrier()
     synchronise(world.device)
     started = time.perf_counter()
@@ -205,7 +205,7 @@ def meet_all(told: dict[str, Any]) -> dict[str, Any]:
 
 
 def answer(told: dict[str, Any]) -> dict[str, Any]:
-    """The figures that are ordered, and the versions they were measured with."""
+    """Return the ordered figures, and the versions they were measured with."""
     torch.backends.cudnn.benchmark = True  # As trainings choose their kernels. It plans off time.
     figures = measure_figures(
         told["device"],

@@ -37,16 +37,16 @@ LARGEST_TF32_ERROR = 8e-4
 
 
 def narrowest(names: Iterable[PrecisionName]) -> PrecisionName | None:
-    """The narrowest of some types, which names the whole run.
+    """Return the narrowest of some types, which names the whole run.
 
-    Source: MLPerf training_rules.adoc, appendix on utilisation: the lowest precision touched
-    is the label of the run.
+    Source: MLPerf training_rules.adoc, appendix on utilisation: the lowest precision touched is the
+    label of the run.
     """
     return max(names, key=WIDE_TO_NARROW.index, default=None)
 
 
 def precision_by_error(relative_error: float) -> PrecisionName:
-    """Type that a float32 product was really computed in, by its error against float64."""
+    """Find the type that a float32 product was computed in, by its error against float64."""
     if relative_error <= LARGEST_FP32_ERROR:
         return "fp32"
     return "tf32" if relative_error <= LARGEST_TF32_ERROR else "bf16"
@@ -67,7 +67,7 @@ def _cudnn(items: Any, weights: Any, *_: Any, **__: Any) -> int:
 
 
 _ATEN = torch.ops.aten
-# Operations that torch's own table lacks: fused recurrent layers and attention on a processor.
+# torch's own table lacks fused recurrent layers and attention on a processor.
 FORMULAS: dict[Any, Callable[..., int]] = {
     _ATEN.mkldnn_rnn_layer: _recurrent,
     _ATEN.mkldnn_rnn_layer_backward: lambda *shapes, **named: 2 * _recurrent(*shapes, **named),
@@ -102,9 +102,9 @@ class MovedBytes(TorchDispatchMode):  # type: ignore[misc]
 
 
 def count_work(step: Callable[[], object], *, batch_size: int) -> ModelWork | None:
-    """The FLOPs and bytes of one step. None where no matmul or convolution is seen in it.
+    """Count the FLOPs and bytes of one step, None without a matmul or a convolution.
 
-    Compiled code hides its operations: count a step that is not compiled.
+    Compiled code hides its operations, so count an uncompiled step.
     """
     counter, moved = FlopCounterMode(display=False, custom_mapping=FORMULAS), MovedBytes()
     fused = torch.backends.mha.get_fastpath_enabled()
@@ -137,7 +137,7 @@ PRODUCTS = frozenset({
     "_int_mm", "mkldnn_linear", "_addmm_activation", "lstm", "gru", "_cudnn_rnn",
     "mkldnn_rnn_layer", "_thnn_fused_lstm_cell", "_weight_int8pack_mm", "_weight_int4pack_mm",
 })  # fmt: skip
-TRANSPARENT = ("aten", "prim", "profiler")  # The rest computes where no mode can see it.
+TRANSPARENT = ("aten", "prim", "profiler")  # The rest computes where a mode is blind.
 FUSED_ATTENTION = "attention"
 FLAGS = {
     "cuda.matmul": "backends.cuda.matmul.fp32_precision",
@@ -154,8 +154,9 @@ CANARIES: tuple[tuple[Any, ...], ...] = (
 
 
 class AutocastWatch(TorchFunctionMode):  # type: ignore[misc]
-    """While it is entered, notes whether autocast was on. A dispatch mode comes after autocast,
-    where it is off again.
+    """Notes whether autocast was on while it is entered.
+
+    A dispatch mode runs after autocast, when it is off again.
     """
 
     def __init__(self, device_type: str) -> None:
@@ -202,8 +203,10 @@ class PrecisionWatch(TorchDispatchMode):  # type: ignore[misc]
 
 
 def audit_step(step: Callable[[], object], device: str, *, scope: str) -> PrecisionAudit:
-    """Watch a step: the narrowest of the types that it touched, that torch's flags allow for
-    float32, and that a product in float32 was as exact as.
+    """Watch a step. Return the narrowest type of three.
+
+    They are the types it touched, the types that torch's flags allow for float32, and the type by
+    the error of a float32 product.
     """
     watch = PrecisionWatch(device)
     with watch.autocast, watch:
@@ -227,9 +230,9 @@ def audit_step(step: Callable[[], object], device: str, *, scope: str) -> Precis
 
 
 def read_flags() -> dict[str, str]:
-    """torch's settings for float32 arithmetic. One that cannot be read is left out.
+    """Read torch's settings for float32 arithmetic, except unreadable ones.
 
-    torch raises where its old and its own newer settings were both used.
+    torch raises if a program used both its old and its new settings.
     """
     found = {"float32_matmul_precision": str(torch.get_float32_matmul_precision())}
     for name, path in FLAGS.items():
@@ -239,10 +242,9 @@ def read_flags() -> dict[str, str]:
 
 
 def precision_by_flags(flags: dict[str, str], device: str) -> PrecisionName:
-    """Type that float32 may become on a device by torch's settings.
+    """Return the type that float32 may become on a device by torch's settings.
 
-    On an accelerator without TF32 units the setting changes nothing, so it never lowers the
-    precision there.
+    On an accelerator without TF32 units the setting has no effect, so the precision stays.
     """
     if device.startswith("cuda"):
         allowed = any(
@@ -274,7 +276,7 @@ COMPILED_CODE = "compiled code"
 
 
 def audit(told: dict[str, Any]) -> dict[str, Any]:
-    """The precision of a training step and its work, or the precision of the warm-up alone."""
+    """Return precision and work of a training step, or only the precision of the warm-up."""
     reference = load_reference(told["reference"])
     config = configured(reference, told["hyperparameters"], told.get("precision"))
     device = told["device"]
@@ -283,7 +285,7 @@ def audit(told: dict[str, Any]) -> dict[str, Any]:
     synthetic = synthetic_of(reference, plain, device)
     work = None
     if synthetic is not None:
-        synthetic.train_step()  # The first step also plans kernels, which is no part of the work.
+        synthetic.train_step()  # The first step also plans kernels, beyond the work.
         precision = audit_step(synthetic.train_step, device, scope="one training step")
         work = count_work(synthetic.train_step, batch_size=synthetic.batch_size)
     else:

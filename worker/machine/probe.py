@@ -32,7 +32,7 @@ def probe(
 ) -> WorkerSystem:
     """Describe the system of this worker, with the accelerators that `device` trains on.
 
-    Without a name it has its host's, and its hardware class is made from the parts if not given.
+    By default it has the name of its host, and a hardware class made from its parts.
     """
     processor, cores = processor_name(), processor_count()
     accelerators = [each.name for each in accelerators_of(device, find_devices().accelerators)]
@@ -70,7 +70,7 @@ def class_over(node: Node, *, hosts: int) -> str:
 def system_over(
     system: WorkerSystem, nodes: Sequence[Node], *, hardware_class: str | None
 ) -> WorkerSystem:
-    """The system of all hosts that train together, of which `system` is the first."""
+    """Describe all hosts that train together. `system` is the first."""
     return replace(
         system,
         hardware_class=hardware_class or class_over(nodes[0], hosts=len(nodes)),
@@ -80,7 +80,7 @@ def system_over(
 
 
 def software() -> dict[str, str]:
-    """Versions of the installed packages that take part in a training."""
+    """Return the versions of the installed packages that matter to a training."""
     versions = {"python": platform.python_version(), "system": platform.system().lower()}
     for package in PACKAGES:
         try:
@@ -104,11 +104,11 @@ ACCELERATOR_FIELDS = {
 def describe_surroundings(
     device: str | None = None, *, image_digest: str | None = None, root: Path = Path("/")
 ) -> dict[str, str | None]:
-    """The surroundings of a device by name. `image_digest` is as the container's start states.
+    """Describe the surroundings of a device by name. The container's start states `image_digest`.
 
-    The id of the container is as control groups or mounts tell it. `numa_nodes` has the processors
-    of each memory node, for example `0: 0-31, 1: 32-63`. The power limit is the sustained one of
-    the first processor package.
+    The container's id comes from control groups or mounts. `numa_nodes` has the processors of each
+    memory node, for example `0: 0-31, 1: 32-63`. The power limit is the sustained one of the first
+    processor package.
     """
     groups = (_read(root / "proc/self" / name) or "" for name in ("cgroup", "mountinfo"))
     container = next((id_ for text in groups if (id_ := CONTAINER_ID.search(text))), None)
@@ -140,7 +140,7 @@ def accelerator_facts(device: str | None = None) -> dict[str, str | None]:
 
 
 def ask_driver(*query: str) -> list[list[str]]:
-    """The rows that the driver's own tool answers a query with. Empty where it knows it not."""
+    """Return the rows of a query to the driver's own tool. Empty for an unknown query."""
     try:
         answer = subprocess.run(
             [TOOL, *query], capture_output=True, text=True, timeout=TOOL_SECONDS, check=True

@@ -35,11 +35,11 @@ Extent = Literal["all", "roofs", "off"]
 
 TRIES = 3
 PROBE_LIMIT_SECONDS = 20.0
-START_SECONDS = 40.0  # A process that loads torch from a cold disk. No part of the probe's time.
+START_SECONDS = 40.0  # A process that loads torch from a cold disk, before the probe's time.
 RECHECK_SECONDS = 60.0
 FRESH_SECONDS = 5.0
 LOOK_SECONDS = 0.5
-QUIET_SECONDS = 20.0  # Without an attempt, before the roofs are measured in the background.
+QUIET_SECONDS = 20.0  # Idle time before the roofs are measured in the background.
 VERSIONS = ("torch", "cuda", "hip")
 CANARY_FIGURES = ("gemm_bf16", "gemm_fp32")
 TERA_IN_GIGA = 1_000.0
@@ -48,14 +48,14 @@ AUDIT_LIMIT_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Checked:
-    """The last canary of a check and the server's answer to it. None, None without one."""
+    """The last canary of a check and the server's answer."""
 
     canary: Canary | None = None
     answer: ProbeAnswer | None = None
 
     @property
     def drift(self) -> str | None:
-        """The sentence that says why this worker is out, None while it is in."""
+        """Say why this worker is out, None while it is in."""
         if self.answer is None or not self.answer.drifted:
             return None
         return self.answer.message or "off its own baseline"
@@ -63,20 +63,20 @@ class Checked:
 
 @dataclass(frozen=True)
 class Audited:
-    """The precision and the work of a training. None if not found."""
+    """Precision and work of a training. None if unknown."""
 
     precision: PrecisionAudit | None = None
     work: ModelWork | None = None
 
 
 class SelfCheck:
-    """Measures one thing at a time, and nothing while a training runs.
+    """Measures one thing at a time, only between trainings.
 
-    Entered, it starts a thread. With `extent` "all" the thread probes the roofs and later measures
-    a worker that is out again, once a minute. With "roofs" there are no canaries around attempts:
-    the thread measures one as the roof of the hardware class if the server wants it, and the
-    roofs once the worker was without an attempt for a while. An attempt breaks these off, and they
-    leave the processor to others.
+    Entered, it starts a thread. With `extent` "all" the thread probes the roofs, and later measures
+    once a minute whether a worker that is out is well again. With "roofs" it skips the canaries
+    around attempts: the thread measures one as the hardware class's roof if the server wants it,
+    and the roofs after some idle time. An attempt breaks these off, and they leave the processor to
+    others.
     """
 
     def __init__(
@@ -141,9 +141,9 @@ class SelfCheck:
             return checked
 
     def audit(self, job: ReplayJob) -> Audited:
-        """The precision and the work of a job's training, found outside its timed runs.
+        """Find precision and work of a job's training, outside its timed runs.
 
-        Those of a reference with its settings are the same every time, so they are found once.
+        A reference with its settings has the same figures every time, so they are found once.
         """
         wanted = next((each for each in job.trainings if "profile" in each.measure), None)
         if self._extent != "all" or wanted is None:
@@ -163,7 +163,7 @@ class SelfCheck:
         return self._audits[key]
 
     def _look_after(self) -> None:
-        """Measure the roofs at the start and tell them. Later measure a worker that is out."""
+        """Measure the roofs at the start and report them. Later measure a worker that is out."""
         with self._one_at_a_time:
             if self._start is None:
                 self._start = self._probe_roofs(self._measure, canary=self._canary())
@@ -175,10 +175,10 @@ class SelfCheck:
                 self._check("recheck", None)
 
     def _measure_in_background(self) -> None:
-        """Measure the class's roof when the server asks for it, the roofs once it is quiet.
+        """Measure the class's roof when the server asks, and the roofs when idle.
 
-        Roofs that an attempt broke off are tried again. They come without a canary: one from beside
-        other work is no baseline.
+        An attempt breaks off the roofs, which are tried again. They come without a canary, because
+        other work may have disturbed it.
         """
         if self._state.busy:
             return
@@ -251,7 +251,7 @@ class SelfCheck:
 
 
 def _read(answer: object, kind: type[T]) -> T | None:
-    """The answer as a value of its type. None, with a line in the log, if it is another."""
+    """Read an answer as a value of its type. Another answer is logged and returns None."""
     if answer is None:
         return None
     try:

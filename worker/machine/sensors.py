@@ -24,7 +24,7 @@ MILLI, MICRO = 1e-3, 1e-6
 
 @dataclass(frozen=True)
 class Reading:
-    """Sensor readings at one moment. Absent ones are None."""
+    """Sensor readings at one moment. Missing ones are None."""
 
     watts: float | None = None
     clock_mhz: float | None = None
@@ -44,7 +44,7 @@ class Powercap:
         self._total = 0.0
 
     def energy_joules(self) -> float | None:
-        """Joules since the first call. None once a counter cannot be read or jumps back."""
+        """Return joules since the first call. None after a counter fails or jumps back."""
         counts = [_number(package / "energy_uj") for package in self._packages]
         present = [count for count in counts if count is not None]
         if len(present) < len(counts):
@@ -60,15 +60,15 @@ class Powercap:
         return self._total * MICRO
 
     def read(self) -> Reading:
-        """The packages have no other sensor."""
+        """Read the counter, the packages' only sensor."""
         return Reading()
 
 
 def counted_since(earlier: float, later: float, *, wraps_at: float | None) -> float:
-    """Difference of two readings of a counter that starts at 0 again at `wraps_at`.
+    """Subtract two readings of a counter that starts at 0 again at `wraps_at`.
 
-    More than one turn cannot be seen: read it often enough. Raises ValueError on a counter that
-    went back without a limit to wrap at.
+    It assumes at most one turn, so read it often. Raises ValueError if a counter without `wraps_at`
+    went back.
     """
     if later >= earlier:
         return later - earlier
@@ -78,7 +78,7 @@ def counted_since(earlier: float, later: float, *, wraps_at: float | None) -> fl
 
 
 def open_powercap(folder: Path = POWERCAP) -> Powercap | None:
-    """The packages of this host (`intel-rapl:N`, on AMD as well). None where none is readable."""
+    """Open the packages of this host (`intel-rapl:N`, on AMD as well). None if unreadable."""
     packages = [
         path
         for path in sorted(folder.glob("intel-rapl:*"))
@@ -95,8 +95,10 @@ def _number(path: Path) -> float | None:
 
 
 class Nvml:
-    """The sensors of one or several accelerators, as one: energy and power are sums, clock and
-    utilisation means, temperature the highest. A sensor that one of them lacks is absent.
+    """The sensors of several accelerators as one.
+
+    Energy and power are sums, clock and utilisation means, temperature the highest. A sensor must
+    be on all of them.
     """
 
     source = "nvml"
@@ -132,7 +134,7 @@ class Nvml:
 
 
 def open_nvml(uuids: Sequence[str], *, library: Any | None = None) -> Nvml | None:
-    """The accelerators of these UUIDs. None without library, driver or accelerator."""
+    """Open the accelerators of these UUIDs. None without library, driver or accelerator."""
     try:
         library = library or importlib.import_module("pynvml")
     except ImportError:
@@ -149,9 +151,9 @@ Sensors = Nvml | Powercap
 
 
 def open_sensors(device: str) -> Sensors | None:
-    """The accelerators' for a training there, the processor packages' for one on a processor.
+    """Open the sensors of the accelerators or processor packages that train.
 
-    None where there is nothing that can be read.
+    None if they are unreadable.
     """
     if device.startswith("cuda"):
         found = accelerators_of(device, find_devices().accelerators)
@@ -160,9 +162,9 @@ def open_sensors(device: str) -> Sensors | None:
 
 
 def timed_joules(joules_by_phase: Mapping[str, float], clock: Clock) -> float:
-    """The joules of the phases that are on a benchmark's clock.
+    """Return the joules of the phases on a benchmark's clock.
 
-    An excess of preparation over the allowance counts in seconds, and not in joules.
+    Preparation beyond the allowance counts only in seconds.
     """
     known = {item.name for item in fields(Ledger)}
     joules = {phase: value for phase, value in joules_by_phase.items() if phase in known}
@@ -172,15 +174,15 @@ def timed_joules(joules_by_phase: Mapping[str, float], clock: Clock) -> float:
 
 
 def samples_per_joule(samples: int, joules: float | None) -> float | None:
-    """Samples trained on for each joule, None where no energy was measured."""
+    """Return samples trained on for each joule, None without measured energy."""
     return None if joules is None or joules <= 0 else samples / joules
 
 
 class Telemetry:
     """Follows one run: call `enter` at each phase, `stop` at its end, then `summary`.
 
-    Without sensors all it knows is the memory that the training reports. The counter is read by
-    the thread too, so that it cannot turn around twice unseen.
+    Without sensors it only has the memory that the training reports. The thread also reads the
+    counter, so that it sees each turn.
     """
 
     def __init__(self, sensors: Sensors | None, *, every_seconds: float = EVERY_SECONDS) -> None:
@@ -205,7 +207,7 @@ class Telemetry:
             self._started = self._started or on_clock
 
     def note_memory(self, *, resident: int | None, accelerator: int | None) -> None:
-        """The peaks that the training process reports, in bytes."""
+        """Keep the peaks that the training process reports, in bytes."""
         for name, peak in (("resident", resident), ("accelerator", accelerator)):
             if peak is not None:
                 self._memory[name] = max(self._memory.get(name, 0), peak)
@@ -259,7 +261,8 @@ class Telemetry:
     def _count(self) -> None:
         """Add the energy used since the last reading to the present phase.
 
-        A counter that is lost once is lost for the run: a part of the energy is no energy.
+        One missed reading ends the counting for this run, because a part of the energy would
+        mislead.
         """
         if self._joules is None or self._sensors is None:
             return
