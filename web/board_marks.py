@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from web.formats import DASH, GAP, TimeFormat, energy, milliseconds, number, round_step, small_money
+from web.formats import GAP, TimeFormat, energy, milliseconds, number, round_step, small_money
 
 Entry = Mapping[str, Any]
 # A metric other than time: the field of its figure, and how a figure is written.
@@ -130,48 +130,21 @@ def gap_words(value: float, best: float, metric: str) -> str:
     return f"{round(100 * (ratio - 1)):+d}{GAP}%".replace("-", "\u2212")
 
 
-@dataclass(frozen=True)
-class Whisker:
-    """A row among its neighbours on the board: its time and interval in percent of the widest."""
-
-    place: str
-    name: str
-    text: str
-    at: float
-    low: float | None
-    high: float | None
-    is_own: bool
-    address: str
-
-
-def whiskers(places: Sequence[Entry], own: str, shown: TimeFormat) -> list[Whisker]:
+def whiskers(places: Sequence[Entry]) -> list[Entry]:
     """The neighbours of a submission on one scale, in the order of the board.
 
-    A place has its `figure` with the ends of its interval, or None where they are not known.
+    The `figure` of each and the ends of its interval, where they are known, become percent in `at`.
     """
+    names = ("figure", "low", "high")
     timed = [place for place in places if place["figure"] is not None]
-    ends = [
-        value for p in timed for value in (p["figure"], p["low"], p["high"]) if value is not None
-    ]
+    ends = [place[name] for place in timed for name in names if place[name] is not None]
     if not ends:
         return []
     low, high = min(ends), max(ends)
     span = (high - low) or high or 1.0
     low, span = low - 0.04 * span, 1.08 * span
 
-    def at(value: float) -> float:
-        return float(100 * (value - low) / span)
+    def at(value: float | None) -> float | None:
+        return None if value is None else 100 * (value - low) / span
 
-    return [
-        Whisker(
-            place=place["place"] or DASH,
-            name=place["name"],
-            text=shown.shown(place["figure"]),
-            at=at(place["figure"]),
-            low=None if place["low"] is None else at(place["low"]),
-            high=None if place["high"] is None else at(place["high"]),
-            is_own=place["submission_id"] == own,
-            address=f"/submissions/{place['submission_id']}",
-        )
-        for place in timed
-    ]
+    return [{**place, "at": {name: at(place[name]) for name in names}} for place in timed]

@@ -1,6 +1,6 @@
 """Submissions side by side: their names, their differences, and which is significantly faster."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -91,12 +91,17 @@ def comparison_rows(
     time: TimeFormat = SECONDS,
 ) -> list[Row]:
     """Every property that a submission states. `ranks` are those in each one's division."""
-    is_inference = submissions[0]["kind"] == "inference"
-    result = (
-        _inference(submissions, target) if is_inference else _training(submissions, target, time)
-    )
+
+    def rows_of(properties: Sequence[Property]) -> list[Row]:
+        return [
+            _row(name, (_value(s, at) for s in submissions), write)
+            for name, at, write in properties
+        ]
+
     rank = _row("Rank in its division", [ranks.get(s["id"]) for s in submissions])
-    rows = [rank, *result, *_settings(submissions), *_system(submissions), *_about(submissions)]
+    evidence: Property = ("Evidence", "", evidence_words)
+    result = rows_of([*_result(submissions, target, time), evidence])
+    rows = [rank, *result, *_settings(submissions), *rows_of(SYSTEM)]
     return [row for row in rows if any(text != DASH for text in row.texts)]
 
 
@@ -177,58 +182,7 @@ def _p(value: float) -> str:
     return "p < 0.0001" if value < 0.0001 else f"p = {value:.2g}"
 
 
-def _training(submissions: Sequence[View], target: View, time: TimeFormat) -> list[Row]:
-    results = [s["result"] for s in submissions]
-    measured = [s.get("measured") or {} for s in submissions]
-    rows = [
-        _row("Time to accuracy", [r["tta_seconds"] for r in results], time),
-        _row("95 % interval", [
-            time.interval(r["tta_low_seconds"], r["tta_high_seconds"]) or None for r in results]),
-        _row("Coefficient of variation", [r["cv_percent"] for r in results], percent),
-        _row("Runs that reached the target",
-             [f"{r['reached']} of {r['started']}" for r in results]),
-        _row("Epochs to target", [r["epochs_to_target"] for r in results], _three),
-        _row("Convergence", [(r["rcp"] or {}).get("submission_mean") for r in results]),
-        _row("Best quality", [r["best_quality"] for r in results],
-             lambda value: quality(value, target["unit"])),
-        _row("Cost to accuracy", [r["cost_usd"] for r in results], money),
-        _row("Precision claimed", [s["precision"] for s in submissions]),
-        _row("Precision measured", [s["precision_measured"] for s in submissions]),
-        _row("Energy of a run, measured (J)", [m.get("energy_joules") for m in measured], _four),
-        _row("Latency measured", [s["measured_latency_ms"] for s in submissions], milliseconds),
-        _row("Evidence", [evidence_words(s) for s in submissions]),
-    ]  # fmt: skip
-    if any(r["raw_tta_seconds"] != r["tta_seconds"] for r in results):
-        before = _row("Before normalising", [r["raw_tta_seconds"] for r in results], time)
-        rows.insert(2, before)
-    return rows
-
-
-def _inference(submissions: Sequence[View], target: View) -> list[Row]:
-    results = [s["result"] for s in submissions]
-    return [
-        _row("Latency of one item", [r["latency_ms"] for r in results], milliseconds),
-        _row("Latency measured", [s["measured_latency_ms"] for s in submissions], milliseconds),
-        _row("Cost of 10,000 items", [r["cost_usd_per_10000"] for r in results], small_money),
-        _row("Quality", [r["quality"] for r in results],
-             lambda value: quality(value, target["unit"])),
-        _row("Evidence", [evidence_words(s) for s in submissions]),
-    ]  # fmt: skip
-
-
-def _system(submissions: Sequence[View]) -> list[Row]:
-    systems = [s["system"] for s in submissions]
-    return [
-        _row("System", [s["name"] for s in systems]),
-        _row("Hardware class", [s["hardware_class"] for s in systems]),
-        _row("Accelerator", [s["accelerator"] for s in systems]),
-        _row("Accelerators", [s["accelerator_count"] for s in systems]),
-        _row("Processor", [s["processor"] for s in systems]),
-        _row("Processors", [s["processor_count"] for s in systems]),
-        _row("Memory (GiB)", [s["memory_gib"] for s in systems]),
-        _row("Price of an hour", [s["price_usd_per_hour"] for s in systems], money),
-        _row("Framework", [s["framework"] for s in submissions]),
-    ]
+Property = tuple[str, str, Callable[[Any], str]]
 
 
 def _settings(submissions: Sequence[View]) -> list[Row]:
@@ -239,29 +193,69 @@ def _settings(submissions: Sequence[View]) -> list[Row]:
     return [_row(name, [settings.get(name) for settings in stated]) for name in names]
 
 
-def _about(submissions: Sequence[View]) -> list[Row]:
+def _result(submissions: Sequence[View], target: View, time: TimeFormat) -> list[Property]:
+    """The properties of results: their names, where a submission has them, and how they read."""
+
+    def in_unit(value: float) -> str:
+        return quality(value, target["unit"])
+
+    latency: Property = ("Latency measured", "measured_latency_ms", milliseconds)
+    if submissions[0]["kind"] == "inference":
+        return [
+            ("Latency of one item", "result.latency_ms", milliseconds),
+            latency,
+            ("Cost of 10,000 items", "result.cost_usd_per_10000", small_money),
+            ("Quality", "result.quality", in_unit),
+        ]
+    results = [s["result"] for s in submissions]
+    is_normalised = any(r["raw_tta_seconds"] != r["tta_seconds"] for r in results)
+    raw: Property = ("Before normalising", "result.raw_tta_seconds", time)
     return [
-        _row("Division", [s["division"] for s in submissions]),
-        _row("Rules", [f"{s['benchmark_version']} {s['benchmark_sha256'][:12]}"
-                       for s in submissions]),
-        _row("Batch size, by the logs", [_batch_sizes(s) for s in submissions]),
-        _row("Date", [day(s["submitted_on"] or s["submitted_at"]) for s in submissions]),
-        _row("Code", [s["code_url"] for s in submissions]),
+        ("Time to accuracy", "result.tta_seconds", time),
+        ("95 % interval", "result",
+         lambda r: time.interval(r["tta_low_seconds"], r["tta_high_seconds"]) or DASH),
+        *([raw] if is_normalised else []),
+        ("Coefficient of variation", "result.cv_percent", percent),
+        ("Runs that reached the target", "result", "{0[reached]} of {0[started]}".format),
+        ("Epochs to target", "result.epochs_to_target", lambda epochs: number(epochs, 3)),
+        ("Convergence", "result.rcp.submission_mean", number),
+        ("Best quality", "result.best_quality", in_unit),
+        ("Cost to accuracy", "result.cost_usd", money),
+        ("Precision claimed", "precision", str),
+        ("Precision measured", "precision_measured", str),
+        ("Energy of a run, measured (J)", "measured.energy_joules", lambda j: number(j, 4)),
+        latency,
     ]  # fmt: skip
 
 
-def _batch_sizes(submission: View) -> str | None:
-    sizes = sorted({run["batch_size"] for run in submission["runs"] if run["batch_size"]})
-    return ", ".join(number(size) for size in sizes) or None
+def _batch_sizes(runs: Sequence[View]) -> str:
+    sizes = sorted({run["batch_size"] for run in runs if run["batch_size"]})
+    return ", ".join(number(size) for size in sizes) or DASH
 
 
-def _row(name: str, values: Sequence[Any], write: Callable[[Any], str] = number) -> Row:
+SYSTEM: list[Property] = [
+    ("System", "system.name", str),
+    ("Hardware class", "system.hardware_class", str),
+    ("Accelerator", "system.accelerator", str),
+    ("Accelerators", "system.accelerator_count", number),
+    ("Processor", "system.processor", str),
+    ("Processors", "system.processor_count", number),
+    ("Memory (GiB)", "system.memory_gib", number),
+    ("Price of an hour", "system.price_usd_per_hour", money),
+    ("Framework", "framework", str),
+    ("Division", "division", str),
+    ("Rules", "", "{0[benchmark_version]} {0[benchmark_sha256]:.12}".format),
+    ("Batch size, by the logs", "runs", _batch_sizes),
+    ("Date", "", lambda s: day(s["submitted_on"] or s["submitted_at"])),
+    ("Code", "code_url", str),
+]  # fmt: skip
+
+
+def _value(submission: Any, path: str) -> Any:
+    for name in path.split(".") if path else ():
+        submission = (submission or {}).get(name)
+    return submission
+
+
+def _row(name: str, values: Iterable[Any], write: Callable[[Any], str] = number) -> Row:
     return Row(name, tuple(DASH if value is None else write(value) for value in values))
-
-
-def _three(value: float) -> str:
-    return number(value, 3)
-
-
-def _four(value: float) -> str:
-    return number(value, 4)

@@ -1,12 +1,10 @@
-"""A verdict in words: for a badge, as four checks, and as a decision between two."""
+"""A verdict in words: for a badge, as four checks, and what publishing it changes."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from finishline.rules.ranking import evidence_words
-from finishline.rules.statistics.aggregate import mean
-from web.formats import DASH, SECONDS, TimeFormat, number, percent
+from web.formats import number
 from web.progress import claims_nothing
 
 View = Mapping[str, Any]
@@ -73,10 +71,6 @@ def verdict_checks(
     return found[: 2 if claims_nothing(submission) else 4]
 
 
-CLOSE = 1.5  # A smaller factor has a third digit.
-LEVEL = 0.01  # Ratios as near to 1 as this are no change.
-
-
 def decision_headline(
     before: View, after: View, *, rank: int | None = None, holds_record: bool = False
 ) -> str:
@@ -88,64 +82,3 @@ def decision_headline(
     if rank is not None and after["evidence"] == "claimed":
         text += f". It loses rank {rank}" + (" and the record" if holds_record else "")
     return f"{text}."
-
-
-@dataclass(frozen=True)
-class DecisionRow:
-    """One figure of the published and of the new verdict, and how the second differs."""
-
-    name: str
-    published: str
-    new: str
-    change: str
-
-
-def decision_rows(
-    published: View, new: View, differences: Sequence[View], time: TimeFormat = SECONDS
-) -> list[DecisionRow]:
-    """The rows of a decision: evidence, time, epochs, runs at the target, load of the worker.
-
-    A side has the row's words, its outcome, its runs and its share of the processor.
-    """
-    sides = published, new
-    words = [side["words"] for side in sides]
-    rows = [DecisionRow("Evidence", words[0], words[1], "" if words[0] == words[1] else "changes")]
-    figures: dict[str, tuple[str, Callable[[float | None], str], str, str]] = {
-        "tta_seconds": ("Time", time, "slower", "faster"),
-        "epochs_to_target": ("Epochs", lambda epochs: number(epochs, 3), "more", "fewer"),
-    }
-    if new.get("kind") == "entry":  # A package has no epochs.
-        del figures["epochs_to_target"]
-    for figure, (name, write, *more_or_less) in figures.items():
-        found = next((each for each in differences if each["figure"] == figure), None)
-        means = [_mean(side, figure) for side in sides]
-        if found is not None:
-            means = [found["first_mean"], found["second_mean"]]
-        told = ratio_words(means[1] / means[0], *more_or_less) if means[0] and means[1] else ""
-        if told and found is not None and not found["comparable"]:
-            told += " (other hardware)"
-        elif told and found is not None and found["p_value"] is not None:
-            told += f" (Welch's p = {found['p_value']:.2g})"
-        rows.append(DecisionRow(name, write(means[0]), write(means[1]), told))
-    shares = [side["cpu_share"] for side in sides]
-    loads = [DASH if share is None else percent(100 * share) for share in shares]
-    rows.append(DecisionRow("Reached", _reached(published), _reached(new), ""))
-    return [*rows, DecisionRow("Share of the processor", loads[0], loads[1], "")]
-
-
-def ratio_words(ratio: float, more: str, less: str) -> str:
-    """A ratio of new to old in words: "4.7× slower"."""
-    if abs(ratio - 1) < LEVEL:
-        return "no change"
-    factor = max(ratio, 1 / ratio)
-    return f"{number(factor, 2 if factor >= CLOSE else 3)}× {more if ratio > 1 else less}"
-
-
-def _mean(side: View, figure: str) -> float | None:
-    known = [run[figure] for run in side["runs"] if run[figure] is not None]
-    return mean(known) if known else None
-
-
-def _reached(side: View) -> str:
-    reached = sum(run["tta_seconds"] is not None for run in side["runs"])
-    return f"{reached} of {len(side['runs'])}" if side["runs"] else DASH

@@ -1,6 +1,7 @@
 """Show a benchmark: its board, the tree of its lineage, and the unit of its times."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -24,12 +25,11 @@ from server.boards.board import (
     ranked_board,
 )
 from server.boards.endpoints import Encoded, answer_board
-from server.boards.lineage import MOST_PACKAGES, IdeaClassView, list_ideas
+from server.boards.lineage import MOST_PACKAGES, list_ideas
 from server.boards.query import BoardQuery
 from server.pages.declared import Context, public_page, sentence_of
 from server.pages.entries import trainings_table
 from web.board_table import USUAL_LIMIT
-from web.entries import Line, idea_lines, lines_of
 from web.formats import SECONDS, TimeFormat, time_format
 from web.render import render
 
@@ -250,22 +250,12 @@ def ideas_page(session: Session, services: Services, benchmark_id: str) -> Conte
     ideas = list_ideas(session, benchmark)
     unit = benchmark.target.unit if benchmark.score.by == "quality" else None
     classes = [
-        {"name": each.hardware_class, "lines": idea_lines(_lines(each), unit)}
+        {
+            "name": each.hardware_class,
+            "packages": each.packages,
+            "times": replace(time_format(one.seconds for one in each.packages), quality_unit=unit),
+        }
         for each in ideas.classes
     ]
     board = board_context(session, benchmark, BoardQuery(limit=1))
     return board | {"classes": classes, "most": MOST_PACKAGES}
-
-
-def _lines(found: IdeaClassView) -> list[list[Context]]:
-    packages = {each.sha256: each.model_dump() for each in found.packages}
-    parents = {name: package["parent"] for name, package in packages.items()}
-    return [_nested(line, packages) for line in lines_of(parents)]
-
-
-def _nested(line: Line[str], packages: Mapping[str, Context]) -> list[Context]:
-    return [
-        packages[name]
-        | {"branches": [_nested(each, packages) for each in line.branches.get(name, [])]}
-        for name in line.names
-    ]

@@ -63,7 +63,7 @@ from server.verifications.worker_endpoints import (
     list_workers,
 )
 from web.names import row_name
-from web.verdicts import decision_headline, decision_rows
+from web.verdicts import decision_headline
 
 MOST = 100
 LATEST = 20
@@ -302,9 +302,6 @@ def decision_page(session: Session, services: Services, verification_id: str) ->
     before = row_evidence(submission)
     is_judged = verification.outcome is not None and checks_claim(verification, submission)
     after = row_if_published(session, submission, verification) if is_judged else before
-    old = (sides[0] or sides[1]) | {"words": evidence_words(before)}
-    new = sides[1] | {"words": evidence_words(after)}
-    differences = [vars(each) for each in comparison.differences] if comparison else []
     return {
         "submission": context["submission"],
         "standing": sides[0],
@@ -318,7 +315,8 @@ def decision_page(session: Session, services: Services, verification_id: str) ->
             rank=context["submission"]["rank"],
             holds_record=_holds_record(session, services, submission),
         ),
-        "rows": decision_rows(old, new, differences, context["time"]),
+        "words": (evidence_words(before), evidence_words(after)),
+        "time": context["time"],
     }
 
 

@@ -16,7 +16,7 @@ from tests.server.test_entries import (  # noqa: F401  a fixture
     entries,
     paced_report,
 )
-from web.entries import Line, idea_lines, lines_of
+from web.entries import idea_lines, why_no_gain
 
 PARENT = sha256_of(package_index(FILES))
 
@@ -169,17 +169,18 @@ def test_no_gain_is_told_where_a_run_missed_the_target():
 
 
 def test_a_package_without_a_gain_says_why():
-    def node(sha256, parent, seconds):
-        same = {"low_seconds": None, "high_seconds": None, "runs": 5, "record_date": None}
-        place = {"sha256": sha256, "parent": parent, "seconds": seconds}
-        return {**same, **place, "gain": None, "branches": []}
+    def why(sha256, parent):
+        node = {"sha256": sha256, "parent": parent, "gain": None}
+        return why_no_gain(node, measured={"a", "c", "d"})
 
-    line = [node("a", "z", 4.0), node("b", "a", None), node("c", "b", 3.0), node("d", "c", 2.0)]
-    ((first, second, third, last),) = idea_lines([line])
     elsewhere = "its parent has no measured figure on this hardware class"
-    assert first["why_no_gain"] == third["why_no_gain"] == elsewhere
-    assert second["why_no_gain"] == "it has no measured figure yet"
-    assert "a run of one of the two missed" in last["why_no_gain"]
+    assert why("a", "z") == why("c", "b") == elsewhere
+    assert why("b", "a") == "it has no measured figure yet"
+    assert "a run of one of the two missed" in why("d", "c")
+
+
+def lines_of(parents):
+    return idea_lines([{"sha256": each, "parent": parent} for each, parent in parents.items()])
 
 
 def test_a_line_goes_on_with_the_child_that_most_descend_from():
@@ -187,8 +188,9 @@ def test_a_line_goes_on_with_the_child_that_most_descend_from():
 
     lines = lines_of(parents)
 
-    assert [line.names for line in lines] == [["a", "b", "e", "f"], ["z"]]
-    assert lines[0].branches == {"a": [Line(["c", "d"])]}
+    assert [[each["sha256"] for each in line] for line in lines] == [["a", "b", "e", "f"], ["z"]]
+    (branch,) = lines[0][0]["branches"]
+    assert [each["sha256"] for each in branch] == ["c", "d"]
 
 
 def test_a_deep_history_is_one_line_whatever_hangs_beside_it():
@@ -198,5 +200,7 @@ def test_a_deep_history_is_one_line_whatever_hangs_beside_it():
 
     (line,) = lines_of(parents)
 
-    assert line.names == list(range(2000)) or len(line.names) == 2000
-    assert all(not each.branches for found in line.branches.values() for each in found)
+    assert len(line) == 2000
+    branches = [branch for each in line for branch in each["branches"]]
+    assert len(branches) == 1999
+    assert all(len(branch) == 1 for branch in branches)

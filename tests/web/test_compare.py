@@ -19,7 +19,6 @@ from web.progress import (
     expected_evaluations,
     whole_runs,
 )
-from web.verdicts import decision_rows, ratio_words
 
 
 def test_rows_say_whether_they_differ():
@@ -87,23 +86,6 @@ def test_pairs_in_turn_are_told_as_their_page_does():
     met = {"challenger": "b", "outcome": "not_proven", "ratio": 0.034, "pairs": 10}
     told = in_turn_sentence(pair(head_to_head=met), {"a": "A", "b": "B"})
     assert told == "In 10 pairs trained in turn, B takes 0.034 times the time of A, not proven"
-
-
-def side(*seconds, words="measured"):
-    runs = [{"tta_seconds": s, "epochs_to_target": None if s is None else 8.0} for s in seconds]
-    return {"words": words, "runs": runs, "cpu_share": 0.97}
-
-
-def test_new_figures_stand_beside_the_published():
-    slower = {"figure": "tta_seconds", "comparable": True, "p_value": 0.0123, "first_mean": 2.1,
-              "second_mean": 9.87}  # fmt: skip
-    rows = decision_rows(side(2.0, 2.2), side(9.4, 10.34, None), [slower])
-
-    shown = {each.name: (each.published, each.new, each.change) for each in rows}
-    assert shown["Time"] == ("2.10\u00a0s", "9.87\u00a0s", "4.7× slower (Welch's p = 0.012)")
-    assert shown["Epochs"] == ("8", "8", "no change")
-    assert shown["Reached"] == ("2 of 2", "2 of 3", "")
-    assert [ratio_words(r, "slower", "faster") for r in (0.5, 1.004)] == ["2× faster", "no change"]
 
 
 def test_runs_should_reach_the_target_where_the_reference_does():
