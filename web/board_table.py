@@ -1,14 +1,13 @@
 """A leaderboard's tabs and table: columns, words, links, the range of its target."""
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote, urlencode
 
 from finishline.rules.benchmarks.quality import LARGEST_QUALITY, UNITS
-from finishline.rules.text import count_text, significant
-from web.formats import DASH, energy, milliseconds, money, number, percent, round_step
+from web.formats import round_step
 from web.home_words import round_name
 
 Entry = Mapping[str, Any]
@@ -16,7 +15,7 @@ Entry = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Column:
-    """A figure beside those of the ranking, by the name it is sorted by.
+    """A figure beside those of the ranking, by the name it is sorted by. board.html writes it.
 
     It is offered where some entry has one of the figures it `needs`. Only an `is_usual` one is
     shown to those who did not ask for it.
@@ -25,60 +24,24 @@ class Column:
     name: str
     words: str
     needs: tuple[str, ...]
-    cell: Callable[[Entry], str]
     is_usual: bool = False
 
 
-def _figure(name: str, words: str, field: str, write: Callable[[Any], str]) -> Column:
-    """A column of one figure of an entry."""
-    return Column(name, words, (field,), lambda entry: write(entry[field]))
-
-
-def progress(entry: Entry) -> str:
-    """The epochs of an entry to the target. Its samples where the benchmark counts those."""
-    samples = (entry.get("rcp") or {}).get("submission_mean")
-    epochs = entry["epochs_to_target"]
-    return number(samples, 9) if epochs is None else number(epochs, 3)
-
-
-def _scatter(entry: Entry) -> str:
-    count = entry["measured_runs"] or entry["runs_reached"]
-    return f"{percent(entry['cv_percent'])}, {count_text(count, 'run')}"
-
-
-def _rate(per_second: float | None) -> str:
-    return DASH if per_second is None else significant(per_second, 3)
-
-
-def _precision(entry: Entry) -> str:
-    if entry["precision_measured"]:
-        return f"{entry['precision_measured']} measured"
-    return f"{entry['precision']} claimed" if entry["precision"] else DASH
-
-
-MEASURED_LATENCY = _figure(
-    "measured_latency", "Latency measured", "measured_latency_ms", milliseconds
-)
 COLUMNS = {
     "train": (
-        _figure("cost", "Cost", "cost_usd", money),
-        Column("cv", "Scatter", (), _scatter),
-        _figure("latency", "Latency stated", "latency_ms", milliseconds),
-        MEASURED_LATENCY,
-        _figure("energy", "Energy", "energy_joules", energy),
-        Column("epochs", "Epochs", ("epochs_to_target",), progress),
-        _figure("samples", "Samples/s", "samples_per_second", _rate),
-        Column("precision", "Precision", ("precision", "precision_measured"), _precision),
-        Column(
-            "availability",
-            "Availability",
-            ("availability",),
-            lambda entry: entry["system"].get("availability") or DASH,
-        ),
+        Column("cost", "Cost", ("cost_usd",)),
+        Column("cv", "Scatter", ()),
+        Column("latency", "Latency stated", ("latency_ms",)),
+        Column("measured_latency", "Latency measured", ("measured_latency_ms",)),
+        Column("energy", "Energy", ("energy_joules",)),
+        Column("epochs", "Epochs", ("epochs_to_target",)),
+        Column("samples", "Samples/s", ("samples_per_second",)),
+        Column("precision", "Precision", ("precision", "precision_measured")),
+        Column("availability", "Availability", ("availability",)),
     ),
     "inference": (
-        replace(MEASURED_LATENCY, is_usual=True),
-        replace(_figure("quality", "Quality", "quality", number), is_usual=True),
+        Column("measured_latency", "Latency measured", ("measured_latency_ms",), is_usual=True),
+        Column("quality", "Quality", ("quality",), is_usual=True),
     ),
 }
 
@@ -99,26 +62,14 @@ def offered_columns(
     return [replace(c, words=counts.capitalize()) if c.name == "epochs" else c for c in found]
 
 
-def _asked(filters: Mapping[str, Any]) -> list[str]:
+def asked_columns(filters: Mapping[str, Any]) -> list[str]:
+    """The names of the columns that the address adds."""
     return [name for name in str(filters.get("columns") or "").split(",") if name]
 
 
 def shown_columns(columns: Iterable[Column], filters: Mapping[str, Any]) -> list[Column]:
     """The usual ones, and those that the address adds."""
-    return [column for column in columns if column.is_usual or column.name in _asked(filters)]
-
-
-def column_links(
-    columns: Iterable[Column], filters: Mapping[str, Any]
-) -> list[tuple[str, str, bool]]:
-    """A link that shows or hides each column which may be added, and whether it is shown."""
-    asked, links = _asked(filters), []
-    for one in (column for column in columns if not column.is_usual):
-        is_shown = one.name in asked
-        names = [name for name in asked if name != one.name] + ([] if is_shown else [one.name])
-        link = "?" + board_query(filters, columns=",".join(names))
-        links.append((one.words, link, is_shown))
-    return links
+    return [one for one in columns if one.is_usual or one.name in asked_columns(filters)]
 
 
 def offered_metrics(
@@ -172,21 +123,6 @@ METRICS = {
 }
 
 
-@dataclass(frozen=True)
-class Pages:
-    """The pages of a board: each a number or None where it leads nowhere else.
-
-    `first_entry` and `last_entry` are places of the entries shown, both 0 where none is.
-    """
-
-    first: int | None
-    previous: int | None
-    following: int | None
-    last: int
-    first_entry: int
-    last_entry: int
-
-
 def board_query(filters: Mapping[str, Any], **changes: Any) -> str:
     """The query string of the current filters with changes. Empty values are left out."""
     merged = {name: filters.get(name) for name in FILTER_NAMES} | changes
@@ -200,11 +136,6 @@ def shown_value(value: object) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return "" if value is None else str(value)
-
-
-def kind_link(filters: Mapping[str, Any], kind: str) -> str:
-    """The link to a benchmark's board of a kind. The text searched for is kept."""
-    return "?" + board_query({"q": filters.get("q")}, metric=next(iter(METRICS[kind])))
 
 
 def unfiltered_link(filters: Mapping[str, Any], metric: str) -> str:
@@ -238,28 +169,27 @@ def asks_what_if(filters: Mapping[str, Any]) -> bool:
     return any(filters.get(name) not in (None, "") for name in WHAT_IF)
 
 
-def _limit_of(filters: Mapping[str, Any]) -> int:
-    """Number of entries on a page. The usual one where the typed text is not a number."""
-    try:
-        return max(1, int(filters.get("limit") or USUAL_LIMIT))
-    except ValueError:
-        return USUAL_LIMIT
+@dataclass(frozen=True)
+class Pages:
+    """The shown page of a board, its last page, and the places of the entries, 0 where none is."""
+
+    shown: int
+    last: int
+    first_entry: int
+    last_entry: int
 
 
 def pages_of(board: Mapping[str, Any], filters: Mapping[str, Any]) -> Pages:
     """Page numbers around the shown page of a board, and the places of its entries."""
-    limit, total = _limit_of(filters), board["total"]
-    shown, last = len(board["entries"]), max(1, -(-total // limit))
-    start = board.get("first") or (1 if shown else 0)
-    page = (start - 1) // limit + 1 if shown else last + 1
-    return Pages(
-        first=1 if page > 1 else None,
-        previous=min(page - 1, last) if page > 1 else None,
-        following=page + 1 if page < last else None,
-        last=last,
-        first_entry=start if shown else 0,
-        last_entry=start + shown - 1 if shown else 0,
-    )
+    try:
+        limit = max(1, int(filters.get("limit") or USUAL_LIMIT))
+    except ValueError:  # It was refused.
+        limit = USUAL_LIMIT
+    shown, last = len(board["entries"]), max(1, -(-board["total"] // limit))
+    if not shown:
+        return Pages(last + 1, last, 0, 0)
+    start = board.get("first") or 1
+    return Pages((start - 1) // limit + 1, last, start, start + shown - 1)
 
 
 STEPS = 100
@@ -269,20 +199,13 @@ EASIER = 4.0
 SLACK = 1e-9
 
 
-@dataclass(frozen=True)
-class TargetRange:
-    """The ends of a slider, easiest and hardest in either order, and its step."""
+def target_range(
+    target: Mapping[str, Any], qualities: tuple[float, float] | None
+) -> tuple[float, float, float]:
+    """The ends of a slider and its step, which is one, two or five of a power of ten.
 
-    low: float
-    high: float
-    step: float
-
-
-def target_range(target: Mapping[str, Any], qualities: tuple[float, float] | None) -> TargetRange:
-    """From four times as far on the easy side of the target as the best run is on the hard one.
-
-    `qualities` are the lowest and the highest of the best qualities on the board. Each end is a
-    multiple of the step, which is one, two or five of a power of ten, and inside the range.
+    It goes from four times as far on the easy side of the target as the best run is on the hard
+    one. `qualities` are the lowest and the highest of the best qualities on the board.
     """
     own, higher = float(target["value"]), target["direction"] == "higher"
     low, high = qualities or (own, own)
@@ -291,16 +214,10 @@ def target_range(target: Mapping[str, Any], qualities: tuple[float, float] | Non
     beyond = max((high - own) if higher else (own - low), abs(own) * NARROWEST, 1e-9)
     step = round_step(beyond * (1.0 + EASIER) / STEPS)
     below, above = (EASIER, 1.0) if higher else (1.0, EASIER)
-    return TargetRange(
-        low=_at_step(math.ceil(max(0.0, own - below * beyond) / step - SLACK), step),
-        high=_at_step(math.floor(min(largest, own + above * beyond) / step + SLACK), step),
-        step=step,
-    )
-
-
-def _at_step(steps: int, step: float) -> float:
-    """So many steps, without the tail that floating point adds."""
-    return float(f"{steps * step:.10g}")
+    first = math.ceil(max(0.0, own - below * beyond) / step - SLACK)
+    last = math.floor(min(largest, own + above * beyond) / step + SLACK)
+    # Without the tail that floating point adds.
+    return float(f"{first * step:.10g}"), float(f"{last * step:.10g}"), step
 
 
 Tab = tuple[str, str, bool]
