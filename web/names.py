@@ -12,7 +12,7 @@ from finishline.rules.benchmarks.accelerators import (
     rented_of,
     stated_accelerator,
 )
-from finishline.rules.ranking import NOT_MEASURED, Evidence, Row, evidence_word
+from finishline.rules.ranking import Row
 from finishline.rules.text import unseen_gap_text
 
 View = Mapping[str, Any]
@@ -73,26 +73,6 @@ def row_name(row: View) -> str:
     system = row.get("system") or ""
     name = system["name"] if isinstance(system, Mapping) else system
     return f"{entry_title(row)} by {byline(row)}" + (f", {name}" if is_mlperf(row) else "")
-
-
-MEANINGS: dict[Evidence, str] = {
-    "measured": "our worker trained exactly this, and the time is ours",
-    "published": "reviewed elsewhere, scored again here",
-    "claimed": "the submitter's own logs, not ranked",
-}
-
-
-ENTRY_MEANINGS = {
-    "queued": "a code submission that waits for a worker",
-    "being measured": "a worker trains this code submission",
-    NOT_MEASURED: "a code submission without a measured time, so without a number",
-}
-
-
-def evidence_meaning(row: Row) -> str:
-    """Meaning of the word for a row's evidence."""
-    word = evidence_word(row)
-    return ENTRY_MEANINGS.get(word) or MEANINGS[word]  # type: ignore[index]
 
 
 def separation_words(row: Row) -> str | None:

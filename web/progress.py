@@ -1,45 +1,20 @@
-"""A verification in rows, its progress, and its split times beside a ghost."""
+"""A verification in rows, its progress, and the state of the worker that trains it."""
 
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from finishline.rules.verification.head_to_head import Side
-from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
+from finishline.rules.verification.purposes import PURPOSES
 from web.formats import DASH
 
 View = Mapping[str, Any]
-
-
-KINDS_ASKED_FOR = [
-    (name, (PURPOSES[name].words.name or name).capitalize(), PURPOSES[name].words.about)
-    for name in ASKED_FOR
-]
 
 
 def kind_word(verification: Mapping[str, Any]) -> str:
     """Name of a set of measured runs: a verification where it checks a submission."""
     kind = str(verification["kind"])
     return PURPOSES[kind].words.name or kind
-
-
-def why_ended(attempt: View) -> str:
-    """A sentence on why an attempt ended early. A refused report names fields, which JSON has."""
-    failure = attempt["failure"]
-    if failure["code"] == "report_refused":
-        return "The server refused the worker's report: it contradicts what the worker had sent."
-    message = str(failure["message"]).rstrip(".")
-    return f"{message[:1].upper()}{message[1:]}."
-
-
-def what_followed(attempt: View, verification: View) -> str:
-    """Name the step after an attempt that ended early: its stored one is of the moment it ended."""
-    if attempt["number"] < verification["attempts"][-1]["number"]:
-        return f"Attempt {attempt['number'] + 1} followed."
-    if verification["state"] == "queued":
-        return "Another attempt is queued."
-    step = str(attempt["failure"]["next_step"])
-    return "" if step.startswith("nothing to do") else f"{step[:1].upper()}{step[1:].rstrip('.')}."
 
 
 def may_cancel(verification: Mapping[str, Any]) -> bool:
@@ -133,3 +108,16 @@ def whole_runs(expected: float) -> str:
     """A mean number of runs in whole ones: "3 to 4" for 3.5."""
     low, high = math.floor(expected), math.ceil(expected)
     return str(low) if low == high else f"{low} to {high}"
+
+
+def worker_state(worker: View) -> str:
+    """The word for a worker's badge: "gone" or "stopped" for a silent one, else its state."""
+    state = str(worker["state"])
+    if not worker["alive"]:
+        return "stopped" if state == "stopping" else "gone"
+    return "busy" if worker["under_way"] and state == "idle" else state
+
+
+def subject_of(item: View) -> str:
+    """Subject of an attempt: the model of its submission, else the benchmark's reference."""
+    return str(item["model"] or f"{item['benchmark']} reference")

@@ -12,7 +12,7 @@ from finishline.rules import ranking
 from finishline.rules.benchmarks.quality import metric_words
 from finishline.rules.scoring.violations import WAIVABLE
 from finishline.rules.text import count_text, significant
-from finishline.rules.verification.purposes import PURPOSES, is_in_box
+from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES, is_in_box
 from web import (
     assets,
     board_marks,
@@ -27,16 +27,15 @@ from web import (
     run_measurements,
     sparklines,
     verdicts,
-    workers,
 )
-from web.charts import CHARTS, curves, hardware, records, verification
+from web.charts import curves, hardware, records, verification
 
 TEMPLATES = Path(__file__).parent / "templates"
 # Templates call the public functions of these modules by their own names.
 MODULES = (
     assets, board_marks, board_table, citation, compare, curves, entries, formats, hardware,
     home_words, names, progress, ranking, records, run_measurements, sparklines, verdicts,
-    verification, workers,
+    verification,
 )  # fmt: skip
 
 
@@ -62,11 +61,12 @@ def environment() -> Environment:
         made.globals.update(_functions(module))
     made.globals.update(
         accelerator_of=names.accelerator_of_system,
-        board_charts=CHARTS,
-        evidence_meanings=names.MEANINGS,
         is_in_box=is_in_box,
         kept_by_form=board_table.KEPT_BY_FORM,
-        kinds_asked_for=progress.KINDS_ASKED_FOR,
+        kinds_asked_for=[
+            (name, progress.kind_word({"kind": name}).capitalize(), PURPOSES[name].words.about)
+            for name in ASKED_FOR
+        ],
         metrics=board_table.METRICS,
         plotly_styles=assets.style_ids,
         purposes=PURPOSES,

@@ -1,4 +1,4 @@
-"""A verdict in words: for a badge, as four checks, and what publishing it changes."""
+"""A verdict in words: for a badge, and as four checks."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -69,16 +69,3 @@ def verdict_checks(
         for name, codes in CHECKS.items()
     ]
     return found[: 2 if claims_nothing(submission) else 4]
-
-
-def decision_headline(
-    before: View, after: View, *, rank: int | None = None, holds_record: bool = False
-) -> str:
-    """The consequence of publishing a verdict, with the rank and the record that would go."""
-    one, other = evidence_words(before), evidence_words(after)
-    if one == other:
-        return f"Publishing leaves the row {one}."
-    text = f"Publishing changes {one} → {other}"
-    if rank is not None and after["evidence"] == "claimed":
-        text += f". It loses rank {rank}" + (" and the record" if holds_record else "")
-    return f"{text}."

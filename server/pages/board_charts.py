@@ -229,7 +229,6 @@ def board_chart_page(
         **{each: view[each] for each in ("benchmark", "facts", "dates", "trainings", "time")},
         "chart": chart,
         "drawn": drawn,
-        "about": drawn.meta.get("about") or chart.about,
         "table": drawn.table.without_empty_columns(),
         "board": view.get("board"),
         "divisions": view.get("divisions", ()),

@@ -63,7 +63,6 @@ from server.verifications.worker_endpoints import (
     list_workers,
 )
 from web.names import row_name
-from web.verdicts import decision_headline
 
 MOST = 100
 LATEST = 20
@@ -309,13 +308,9 @@ def decision_page(session: Session, services: Services, verification_id: str) ->
         "comparison": comparison,
         "next": left[0] if left else None,
         "left": len(left),
-        "headline": decision_headline(
-            before,
-            after,
-            rank=context["submission"]["rank"],
-            holds_record=_holds_record(session, services, submission),
-        ),
         "words": (evidence_words(before), evidence_words(after)),
+        "is_lost": after["evidence"] == "claimed",
+        "holds_record": _holds_record(session, services, submission),
         "time": context["time"],
     }
 

@@ -103,7 +103,9 @@ def test_of_five_thousand_the_front_and_a_sample_are_drawn():
 
     assert len(front) == 100
     assert {row["submission_id"] for row in front} <= drawn
-    found = pareto_chart(board(*rows))
+    found = pareto_chart(
+        {"board": board(*rows), "against": "cost", "target": TARGET, "time": SECONDS}
+    )
     assert len(drawn) == sum(len(trace["x"]) for trace in found.figure["data"][1:]) == 500
     assert found.meta["note"].startswith("500 of 5,000 shown")
 
@@ -135,7 +137,7 @@ def test_records_are_steps_beside_what_was_no_record():
     lower = mark("lower", "2026-06-01T10:00:00+00:00", 14.9, holder="second", reason=reason)
     first, second = mark("first", "2026-01-10", 20.0), mark("second", "2026-05-01", 15.0)
     divisions = [{"division": "closed", "records": [first, second], "not_records": [lower]}]
-    found = records_chart(divisions)
+    found = records_chart({"divisions": divisions, "note": None, "time": SECONDS})
     steps, others = found.figure["data"]
 
     assert steps["line"]["shape"] == "hv"
@@ -153,7 +155,7 @@ def test_each_board_has_one_legend_entry():
         {"division": "open", "hardware_class": "h100", "records": [first], "not_records": [lower]},
         {"division": "open", "hardware_class": "cpu", "records": [other], "not_records": []},
     ]
-    found = records_chart(divisions)
+    found = records_chart({"divisions": divisions, "note": None, "time": SECONDS})
     data = found.figure["data"]
 
     legend = [trace["name"] for trace in data if trace.get("showlegend", True)]
@@ -163,7 +165,8 @@ def test_each_board_has_one_legend_entry():
 def test_records_of_one_day_have_an_axis_of_hours():
     dates = ("2026-06-01T10:00:00+00:00", "2026-06-01T10:20:00+00:00")
     marks = [mark(date, date, 20.0) for date in dates]
-    figure = records_chart([{"division": "open", "records": marks, "not_records": []}]).figure
+    divisions = [{"division": "open", "records": marks, "not_records": []}]
+    figure = records_chart({"divisions": divisions, "note": None, "time": SECONDS}).figure
 
     low, high = map(datetime.fromisoformat, figure["layout"]["xaxis"]["range"])
     assert high - low < timedelta(hours=1)
@@ -188,7 +191,7 @@ def test_quartiles_are_those_of_numpy(seconds):
 def test_spread_shows_every_run_that_reached():
     many = run_set(entry(submission_id="many"), 1.0, 2.0, 3.0, 4.0, None)
     few = run_set(entry(submission_id="few", evidence="claimed", check="none"), 2.0, None)
-    drawn = distribution_chart([many, few])
+    drawn = distribution_chart({"sets": [many, few], "time": SECONDS})
     bars, medians, *dots = drawn.figure["data"]
 
     assert bars["x"] == [1.75, 3.25, None]
@@ -232,7 +235,8 @@ def test_curves_of_a_board_are_thinned_and_have_the_reference():
     one["runs"][0]["curve"] = [
         {"epoch": j / 10, "seconds": j, "samples": j, "quality": 50.0} for j in range(1, 2001)
     ]
-    figure = board_curves_chart([one], TARGET, POINTS)
+    view = {"sets": [one], "target": TARGET, "reference": POINTS, "counts": "epochs"}
+    figure = board_curves_chart(view | {"time": SECONDS})
 
     reference = traces(figure, view="epochs")["reference mean"]
     assert reference["y"] == [point["mean"] for point in POINTS]

@@ -16,69 +16,22 @@ Need = Literal["board", "records", "runs", "curves"]
 
 @dataclass(frozen=True)
 class BoardChart:
-    """One chart of a board, with a `label` for lists of them.
+    """One chart of a board. board_chart.html has its words.
 
     `selected` is how many submissions it shows unless some are named.
     """
 
     name: str
-    label: str
-    title: str
-    about: str
     needs: Need
     draw: Callable[[View], Chart]
     selected: int = 0
 
 
 CHARTS = (
-    BoardChart(
-        "curves",
-        "Convergence",
-        "Convergence",
-        "Quality of every run, with the target and the reference",
-        "curves",
-        lambda v: board_curves_chart(
-            v["sets"], v["target"], v["reference"], v["counts"], time=v["time"]
-        ),
-        selected=3,
-    ),
-    BoardChart(
-        "records",
-        "Records",
-        "First place over time",
-        "Each step is a new holder of first place. Hollow marks are better means without it",
-        "records",
-        lambda v: records_chart(v["divisions"], v["note"], time=v["time"]),
-    ),
-    BoardChart(
-        "distribution",
-        "Spread",
-        "Spread of runs",
-        "Every run as a dot. From four runs up a bar holds the middle half, with the median",
-        "runs",
-        lambda v: distribution_chart(v["sets"], time=v["time"]),
-        selected=15,
-    ),
-    BoardChart(
-        "scaling",
-        "Speed-up",
-        "Speed-up with more accelerators",
-        "Systems of one submitter with the same accelerator, against perfect scaling",
-        "board",
-        lambda v: scaling_chart(v["board"], time=v["time"]),
-    ),
-    BoardChart(
-        "pareto",
-        "Trade-offs",
-        "Time against cost, energy, quality or latency",
-        "On the line, no entry is better in both",
-        "board",
-        lambda v: pareto_chart(
-            v["board"],
-            v["against"],
-            lower_quality=v["target"]["direction"] == "lower",
-            time=v["time"],
-        ),
-    ),
+    BoardChart("curves", "curves", board_curves_chart, selected=3),
+    BoardChart("records", "records", records_chart),
+    BoardChart("distribution", "runs", distribution_chart, selected=15),
+    BoardChart("scaling", "board", scaling_chart),
+    BoardChart("pareto", "board", pareto_chart),
 )
 BY_NAME = {chart.name: chart for chart in CHARTS}

@@ -220,20 +220,14 @@ def ghost_traces(ghost: View, time: TimeFormat) -> list[Trace]:
     ]
 
 
-def board_curves_chart(
-    sets: Sequence[View],
-    target: View,
-    reference: Sequence[View] = (),
-    counts: str = "epochs",
-    *,
-    time: TimeFormat = SECONDS,
-) -> Chart:
+def board_curves_chart(view: View) -> Chart:
     """Each run of each submission, one line style a submission, with target and reference.
 
-    A set has its board "entry" and its "runs", each with its "curve". `reference` has index, mean,
-    lower and upper of each evaluation of the reference. They are of epochs, so they stand on that
-    view alone. The table has a row for each run.
+    A set has its board "entry" and its "runs", each with its "curve". The evaluations of the
+    "reference" are of epochs, so they stand on that view alone.
     """
+    sets, target, time = view["sets"], view["target"], view["time"]
+    reference, counts = view["reference"], view["counts"]
     best = f"Best {metric_words(target['metric'])}"
     figures = ("Evaluations", f"Last {counts.removesuffix('s')}", "Last evaluation", best)
     rows = draw.entry_table(

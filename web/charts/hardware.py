@@ -8,8 +8,9 @@ from typing import Any
 
 from web.charts import parts as draw
 from web.charts.parts import Chart, Row, Trace, View
-from web.formats import DASH, SECONDS, TimeFormat, number, percent
+from web.formats import DASH, TimeFormat, number, percent
 from web.names import accelerator_of_system, byline
+from web.progress import subject_of
 
 NOTHING = (
     "This needs at least two ranked submissions by one submitter with different numbers of the "
@@ -68,12 +69,9 @@ def _steps(sizes: Mapping[int, View]) -> tuple[Step, ...]:
     )
 
 
-def scaling_chart(board: View, *, time: TimeFormat = SECONDS) -> Chart:
-    """Speed-up of each family against its accelerators, with the line of perfect scaling.
-
-    The table has every step of every family.
-    """
-    families = scaling_families(board)
+def scaling_chart(view: View) -> Chart:
+    """Speed-up of each family against its accelerators, with the line of perfect scaling."""
+    families, time = scaling_families(view["board"]), view["time"]
     rows = draw.entry_table(
         (
             draw.entry_row(
@@ -168,7 +166,7 @@ def roofline_chart(found: View) -> Chart:
                 symbol="diamond",
                 size=10,
                 edge=1,
-                text=[f"{draw.label(_subject(p))} ({draw.plain(_type(p))})" for p in points],
+                text=[f"{draw.label(subject_of(p))} ({draw.plain(_type(p))})" for p in points],
                 hover="%{text}<br>%{y:.3~g} TFLOP/s at %{x:.3~g} FLOP per byte<extra></extra>",
             )
         )
@@ -187,10 +185,6 @@ def roofline_chart(found: View) -> Chart:
     )
 
 
-def _subject(point: View) -> str:
-    return str(point["model"] or f"{point['benchmark']} reference")
-
-
 def _type(point: View) -> str:
     return str(point["precision"] or "type not known")
 
@@ -199,7 +193,7 @@ def _roofline_rows(points: Iterable[View]) -> Iterable[Row]:
     for point in points:
         share, attainable = point["share_of_attainable"], point["attainable_tflops"]
         cells = (
-            _subject(point),
+            subject_of(point),
             _type(point),
             point["bound"] or DASH,
             number(point["intensity"], 3),

@@ -7,7 +7,7 @@ from typing import Any
 from finishline.rules.ranking import evidence_words
 from web.charts import parts as draw
 from web.charts.parts import Chart, Table, Trace, View
-from web.formats import SECONDS, TimeFormat, day, moment
+from web.formats import TimeFormat, day, moment
 from web.names import byline, entry_title, hardware
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -18,15 +18,12 @@ ONE_POINT = "There is one record: a line needs two."
 NOTHING = "No record has been set here yet: the first ranked submission sets it."
 
 
-def records_chart(
-    divisions: Sequence[View], note: str | None = None, *, time: TimeFormat = SECONDS
-) -> Chart:
-    """Time to accuracy by date: the records of each board as steps, other lower times as marks.
+def records_chart(view: View) -> Chart:
+    """Time or quality by date: the records of each board as steps, other better ones as marks.
 
-    A board with a budget has its qualities. The last record of a board is drawn on to the latest
-    date of all. A `note` is for the caption.
-    The page has the same as a list of holders.
+    The last record of a board is drawn on to the latest date of all.
     """
+    divisions, note, time = view["divisions"], view["note"], view["time"]
     named = list(zip(board_names(divisions), divisions, strict=True))
     marks = [mark for each in divisions for mark in (*each["records"], *each["not_records"])]
     if len(marks) < FEWEST_POINTS:
@@ -45,7 +42,9 @@ def records_chart(
         traces,
         Table(),
         xaxis=_date_axis(dates),
-        yaxis=_figure_axis(time, marks),
+        yaxis=draw.axis(time.title)
+        if time.quality_unit
+        else draw.time_axis(time, "Time to accuracy", (mark["tta_seconds"] for mark in marks)),
         height=420,
         margin={"l": 48, "r": 16, "t": 56, "b": 48},  # Two lines of a name stand above the first.
         showlegend=len(named) > 1,
@@ -65,12 +64,6 @@ def board_names(divisions: Sequence[View]) -> list[str]:
         else str(each["division"])
         for each in divisions
     ]
-
-
-def _figure_axis(time: TimeFormat, marks: Sequence[View]) -> dict[str, Any]:
-    if time.quality_unit is not None:
-        return draw.axis(time.title)
-    return draw.time_axis(time, "Time to accuracy", (mark["tta_seconds"] for mark in marks))
 
 
 def _date_axis(dates: Sequence[str]) -> dict[str, Any]:

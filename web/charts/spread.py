@@ -7,7 +7,7 @@ from typing import Any
 
 from web.charts import parts as draw
 from web.charts.parts import Chart, View
-from web.formats import SECONDS, TimeFormat
+from web.formats import TimeFormat
 
 FEWEST_FOR_QUARTILES = 4
 FEWEST_POINTS = 2
@@ -23,11 +23,12 @@ def quartiles(seconds: Sequence[float]) -> list[float]:
     return statistics.quantiles(seconds, n=4, method="inclusive")
 
 
-def distribution_chart(sets: Sequence[View], *, time: TimeFormat = SECONDS) -> Chart:
+def distribution_chart(view: View) -> Chart:
     """A row for each submission with a dot for each run. From four runs up a bar with the median.
 
     A set has its board "entry" and its "runs", each with "seconds", None if it did not get there.
     """
+    sets, time = view["sets"], view["time"]
     rows = draw.entry_table(
         (draw.entry_row(one["entry"], *_cells(one, time)) for one in sets), figures=FIGURES
     )

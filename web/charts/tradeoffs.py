@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from finishline.rules.ranking import POSSIBLE, evidence_words
 from web.charts import parts as draw
 from web.charts.parts import Chart, Table, Trace, View
-from web.formats import DASH, SECONDS, TimeFormat, milliseconds, money, number
+from web.formats import DASH, TimeFormat, milliseconds, money, number
 from web.names import accelerator_of_system, hardware_words
 
 VENDORS = ("NVIDIA", "AMD", "Google", "Intel")
@@ -66,22 +66,14 @@ AGAINST = {
 }
 
 
-def pareto_chart(
-    board: View,
-    against: str = "cost",
-    *,
-    lower_quality: bool = False,
-    time: TimeFormat = SECONDS,
-) -> Chart:
-    """Time to accuracy against a second figure, with the entries that nothing beats in both.
-
-    A higher quality is better unless `lower_quality` says otherwise. Of the others less is better.
-    """
-    ranked = [e for e in board["entries"] if e["rank"] is not None and e["tta_seconds"] is not None]
+def pareto_chart(view: View) -> Chart:
+    """Time to accuracy against a second figure, with the entries that nothing beats in both."""
+    against, time, entries = view["against"], view["time"], view["board"]["entries"]
+    ranked = [e for e in entries if e["rank"] is not None and e["tta_seconds"] is not None]
     kind = AGAINST[against]
     least, most = POSSIBLE.get(kind.key, (-math.inf, math.inf))
     known = [e for e in ranked if (at := e.get(kind.key)) is not None and least <= at <= most]
-    more_is_better = against == "quality" and not lower_quality
+    more_is_better = against == "quality" and view["target"]["direction"] == "higher"
     front = front_entries(known, kind.key, more_is_better=more_is_better)
     rows = _table(ranked, {entry["submission_id"] for entry in front}, kind, time)
     if len(known) < FEWEST_POINTS:
