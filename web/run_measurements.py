@@ -1,48 +1,40 @@
-"""Measurements beside a run: columns, ledgers as stacked bars, settings."""
+"""Measurements beside a run: columns, phases, settings."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
 from finishline.rules.run import Phase
 from finishline.rules.text import significant
-from web.formats import number, percent
+from web.formats import DASH, GAP, number, percent
 
 View = Mapping[str, Any]
-MIB = 2**20
-_KEPT_TOGETHER = "\u00a0"
 
 
-def _unit(unit: str, *, scale: float = 1.0) -> Callable[[float], str]:
-    return lambda value: f"{significant(value / scale, 4)}{_KEPT_TOGETHER}{unit}"
+def _in(unit: str, *, scale: float = 1.0) -> Callable[[float], str]:
+    return lambda value: f"{significant(value / scale, 4)}{GAP}{unit}"
 
 
-def _percent(value: float) -> str:
+def _plain(value: float) -> str:
+    return significant(value, 4)
+
+
+def _share(value: float) -> str:
     return percent(100 * value)
 
 
+MIB = _in("MiB", scale=2**20)
 # Heading, which view of the run has it, the field, and how it reads.
 COLUMNS: tuple[tuple[str, str, str, Callable[[float], str]], ...] = (
-    (
-        "Samples per second",
-        "utilisation",
-        "samples_per_second",
-        lambda value: significant(value, 4),
-    ),
-    ("Energy, timed", "telemetry", "energy_joules", _unit("J")),
-    ("Samples per joule", "telemetry", "samples_per_joule", lambda value: significant(value, 4)),
-    ("Power, mean", "telemetry", "power_mean_watts", _unit("W")),
-    ("Memory, peak", "telemetry", "memory_peak_bytes", _unit("MiB", scale=MIB)),
-    (
-        "Accelerator memory, peak",
-        "telemetry",
-        "accelerator_memory_peak_bytes",
-        _unit("MiB", scale=MIB),
-    ),
-    ("In communication", "telemetry", "communication_share", _percent),
-    ("Model FLOP/s", "utilisation", "achieved_flops", _unit("GFLOP/s", scale=1e9)),
-    ("MFU", "utilisation", "utilisation", _percent),
+    ("Samples per second", "utilisation", "samples_per_second", _plain),
+    ("Energy, timed", "telemetry", "energy_joules", _in("J")),
+    ("Samples per joule", "telemetry", "samples_per_joule", _plain),
+    ("Power, mean", "telemetry", "power_mean_watts", _in("W")),
+    ("Memory, peak", "telemetry", "memory_peak_bytes", MIB),
+    ("Accelerator memory, peak", "telemetry", "accelerator_memory_peak_bytes", MIB),
+    ("In communication", "telemetry", "communication_share", _share),
+    ("Model FLOP/s", "utilisation", "achieved_flops", _in("GFLOP/s", scale=1e9)),
+    ("MFU", "utilisation", "utilisation", _share),
 )
 
 
@@ -57,7 +49,7 @@ def measured_columns(verification: View) -> dict[str, list[str]]:
     for heading, part, name, text in COLUMNS:
         values = [run[part].get(name) for run in runs]
         if any(value is not None for value in values):
-            columns[heading] = ["–" if v is None else text(v) for v in values]
+            columns[heading] = [DASH if v is None else text(v) for v in values]
     return columns
 
 
@@ -70,32 +62,9 @@ def why_no_utilisation(verification: View) -> str | None:
     return reasons[0] if reasons else None
 
 
-PHASES = tuple(phase.value for phase in Phase)
-
-
-def ledger_bars(runs: Sequence[View]) -> list[dict[str, Any]]:
-    """A bar for each run with its total, and its phases in order, in percent of the longest run.
-
-    None of both without a ledger.
-    """
-    ledgers = [run["ledger"] or {} for run in runs]
-    longest = max((sum(ledger.values()) for ledger in ledgers), default=0.0)
-    bars = []
-    for ledger in ledgers:
-        spent = [(phase, ledger[phase]) for phase in PHASES if ledger.get(phase)]
-        starts = accumulate((seconds for _, seconds in spent), initial=0.0)
-        segments = [
-            {"phase": phase, "seconds": seconds}
-            | {"start_percent": start / longest * 100, "percent": seconds / longest * 100}
-            for (phase, seconds), start in zip(spent, starts, strict=False)
-        ]
-        bars.append({"segments": segments, "total_seconds": sum(ledger.values()) or None})
-    return bars
-
-
 def phases_used(runs: Sequence[View]) -> list[str]:
-    """The phases that any run spent time in."""
-    return [phase for phase in PHASES if any((run["ledger"] or {}).get(phase) for run in runs)]
+    """The phases that any run spent time in, in their order."""
+    return [phase for phase in Phase if any((run["ledger"] or {}).get(phase) for run in runs)]
 
 
 @dataclass(frozen=True)

@@ -369,7 +369,7 @@ def head_to_head():
 
 def test_replay_has_its_band_in_its_table():
     found = replay_chart(reported())
-    assert [c.title for c in found.table.columns] == [
+    assert [title for title, _ in found.table.columns] == [
         "Run", "Evaluation", "Epoch", "Seconds", "Quality", "Band",
     ]  # fmt: skip
     assert len(found.table.rows) == 3 * 8

@@ -44,11 +44,8 @@ class Curves:
             ],
         }
         heights = [point["quality"] for _, point in drawn]
-        return [
-            draw.line(name, at, heights, paint, **own, meta={"view": view})
-            for view, at in places.items()
-            for own in ({"hover": HOVER, "mode": "lines+markers", **look},)
-        ]
+        usual = {"hover": HOVER, "mode": "lines+markers"}
+        return draw.in_views(name, places, heights, paint, **(usual | dict(look)))
 
     def chart(
         self,
@@ -355,14 +352,7 @@ def run_times_chart(
     return draw.chart(
         [*runs, *bars],
         draw.table(rows, "Submission", figures=("Run", "Time to accuracy")),
-        xaxis=draw.axis(
-            "",
-            tickmode="array",
-            tickvals=list(range(len(compared))),
-            ticktext=list(LETTERS[: len(compared)]),
-            range=[-0.6, len(compared) - 0.4],
-            zeroline=False,
-        ),
+        xaxis=draw.named_axis(LETTERS[: len(compared)]),
         yaxis=draw.axis(f"Time to accuracy ({time.word})", known),
         height=360,
     )

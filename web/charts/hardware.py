@@ -24,7 +24,6 @@ class Step:
     """The fastest entry with so many accelerators.
 
     `speed_up` is in accelerators of the smallest system: twice as fast as one of 8 is 16.
-    `efficiency` is its share of the accelerators there are.
     """
 
     entry: View

@@ -33,14 +33,6 @@ _WIDE_RANGE = 20.0  # From this ratio of largest to smallest on, an axis is loga
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column's heading. Figures stand to the right."""
-
-    title: str
-    is_figure: bool = False
-
-
-@dataclass(frozen=True)
 class Row:
     """The texts of a row, the first of them a link where there is an `address`."""
 
@@ -50,9 +42,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """The figures of a chart: a row for each point that is drawn, and each that was left out."""
+    """The figures of a chart: a row for each point that is drawn, and each that was left out.
 
-    columns: tuple[Column, ...] = ()
+    A column has its heading, and whether it has figures, which stand to the right.
+    """
+
+    columns: tuple[tuple[str, bool], ...] = ()
     rows: tuple[Row, ...] = ()
 
     def without_empty_columns(self) -> "Table":
@@ -140,6 +135,22 @@ def line(
         **told,
         **more,
     }
+
+
+def in_views(
+    name: str,
+    places: Mapping[str, Iterable[float]],
+    heights: Sequence[float],
+    paint: str | int,
+    *,
+    meta: Mapping[str, Any] | None = None,
+    **look: Any,
+) -> list[Trace]:
+    """A line once for each view, which has its own places."""
+    return [
+        line(name, at, heights, paint, meta={**(meta or {}), "view": view}, **look)
+        for view, at in places.items()
+    ]
 
 
 def dots(
@@ -241,16 +252,12 @@ def log_ticks(low: float, high: float) -> list[float]:
     return ticks[:: max(1, len(ticks) // 5)]
 
 
-def rows_axis(entries: Sequence[View]) -> dict[str, Any]:
-    """A vertical axis with a row for each entry, the first on top."""
-    return axis(
-        "",
-        tickmode="array",
-        tickvals=list(range(len(entries))),
-        ticktext=list(names_of(entries).values()),
-        range=[len(entries) - 0.4, -0.6],
-        zeroline=False,
-    )
+def named_axis(names: Sequence[str], *, is_from_top: bool = False, **more: Any) -> dict[str, Any]:
+    """An axis with a name at each whole number from 0."""
+    ends = [-0.6, len(names) - 0.4]
+    known = {"tickmode": "array", "tickvals": list(range(len(names))), "ticktext": list(names)}
+    known["range"] = ends[::-1] if is_from_top else ends
+    return axis("", **(known | more))
 
 
 def quality_axis(target: View) -> dict[str, Any]:
@@ -284,18 +291,15 @@ def target_lines(target: View) -> list[dict[str, Any]]:
 
 def band_traces(points: Sequence[View], at: Sequence[float], *, view: str) -> list[Trace]:
     """The control-point band as a filled area, `at` giving the place of each point."""
-    if not points:
-        return []
 
     def edge(name: str, side: str, words: str, **more: Any) -> Trace:
         heights = [point[side] for point in points]
         hover = f"{words} %{{y:.5~g}}<extra>band</extra>"
         return line(name, at, heights, "band", hover=hover, meta={"view": view}, **more)
 
-    return [
-        edge("lower limit", "lower", "at least", showlegend=False),
-        edge("control-point band", "upper", "at most", fill="tonexty"),
-    ]
+    lower = edge("lower limit", "lower", "at least", showlegend=False)
+    upper = edge("control-point band", "upper", "at most", fill="tonexty")
+    return [lower, upper] if points else []
 
 
 def series_marks(order: int) -> dict[str, Any]:
@@ -337,8 +341,8 @@ def even_sample(values: Sequence[Any], most: int) -> list[Any]:
 
 def table(rows: Iterable[Row], *texts: str, figures: Sequence[str] = ()) -> Table:
     """A table with columns of text and, after them, columns of figures."""
-    columns = (*(Column(title) for title in texts), *(Column(title, True) for title in figures))
-    return Table(columns, tuple(rows))
+    columns = [*((title, False) for title in texts), *((title, True) for title in figures)]
+    return Table(tuple(columns), tuple(rows))
 
 
 def entry_table(rows: Iterable[Row], *texts: str, figures: Sequence[str] = ()) -> Table:

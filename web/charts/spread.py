@@ -45,11 +45,12 @@ def distribution_chart(view: View) -> Chart:
     middles = [box[1] / time.scale for _, box in boxes]
     median: dict[str, Any] = {"symbol": "line-ns-open", "size": 20, "edge": 3, "hoverinfo": "skip"}
     medians = draw.dots("median", middles, (row for row, _ in boxes), 7, **median)
+    names = list(draw.names_of([one["entry"] for one, _ in shown]).values())
     return draw.chart(
         [*([bars, medians] if boxes else []), *_dots([one for one, _ in shown], time)],
         rows,
         xaxis=draw.time_axis(time, "Time of a run", known),
-        yaxis=draw.rows_axis([one["entry"] for one, _ in shown]),
+        yaxis=draw.named_axis(names, is_from_top=True),
         height=150 + 40 * len(shown),
     )
 

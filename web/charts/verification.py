@@ -1,7 +1,7 @@
 """Charts of verifications: a replay beside its ghosts, a head-to-head, a calibration."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from finishline.rules.benchmarks.quality import GREATEST
@@ -66,7 +66,7 @@ def replay_chart(
     )
 
 
-def _run(verification: View, run: int, curve: Sequence[View], time: TimeFormat) -> Iterable[Trace]:
+def _run(verification: View, run: int, curve: Sequence[View], time: TimeFormat) -> list[Trace]:
     side = side_of(verification, run)
     name, told = f"run {run + 1}", HOVER
     look: dict[str, Any] = {"showlegend": False}
@@ -74,21 +74,14 @@ def _run(verification: View, run: int, curve: Sequence[View], time: TimeFormat) 
         told = f"{HOVER}<extra>{name}, {side}</extra>"
         is_first = verification["head_to_head"]["order"].index(side) == run
         name, look = side, {"legendgroup": side, "showlegend": is_first}
-    views = {
+    places = {
         "seconds": [point["seconds"] / time.scale for point in curve],
-        "evaluations": list(range(1, len(curve) + 1)),
+        "evaluations": range(1, len(curve) + 1),
     }
-    for view, at in views.items():
-        yield draw.line(
-            name,
-            at,
-            [point["quality"] for point in curve],
-            "front" if side == "holder" else "status-measured",
-            hover=told,
-            meta={"run": run, "view": view},
-            **draw.RUN,
-            **look,
-        )
+    paint = "front" if side == "holder" else "status-measured"
+    heights = [point["quality"] for point in curve]
+    look |= draw.RUN | {"hover": told, "meta": {"run": run}}
+    return draw.in_views(name, places, heights, paint, **look)
 
 
 def _evaluations(verification: View, done: Mapping[int, Sequence[View]], *, is_code: bool) -> Table:
@@ -165,10 +158,8 @@ def head_to_head_chart(pairs: Sequence[View], time: TimeFormat = SECONDS) -> Cha
         [joins, *(_dots([pair[side] for pair in placed], side) for side in LETTERS)],
         rows,
         xaxis=draw.axis(title, known if is_wide else (), is_log=is_wide, showgrid=True),
-        yaxis=draw.axis(
-            "",
-            tickvals=list(range(len(pairs))),
-            ticktext=[str(pair["number"]) for pair in pairs],
+        yaxis=draw.named_axis(
+            [str(pair["number"]) for pair in pairs],
             range=[len(pairs) - 0.5, -0.5],
             showgrid=False,
             ticks="",
@@ -297,21 +288,13 @@ def convergence_chart(convergence: View) -> Chart:
     calibration, places = convergence.get("calibration"), convergence["submissions"]
     measured = calibration["points"] if calibration else []
     adopted = f"calibration {calibration['version']}, adopted" if calibration else ""
-    uses = [
-        "pruned: slower than the line between its neighbours"
-        if point["pruned"]
-        else "of the file"
-        if calibration
-        else "in use"
-        for point in points
-    ]
-    used = [*zip(points, uses, strict=True), *((point, adopted) for point in measured)]
+    use = {True: "pruned: slower than the line between its neighbours"}
+    use[False] = "of the file" if calibration else "in use"
+    used = [(point, use[point["pruned"]]) for point in points]
+    used += [(point, adopted) for point in measured]
     figures = ("Batch size", f"Mean ({unit})", "Standard deviation", "Least allowed")
-    rows = draw.table(
-        (_point_row(point, use, convergence["allowance"]) for point, use in used),
-        "Use",
-        figures=figures,
-    )
+    given = (_point_row(point, words, convergence["allowance"]) for point, words in used)
+    rows = draw.table(given, "Use", figures=figures)
     every = [*points, *measured, *places]
     if not every:
         return draw.empty(NOT_MEASURED, rows)
@@ -353,15 +336,10 @@ def _limits(convergence: View) -> list[Trace]:
     held = [point for point in envelope if point["lowest"] is not None]
     limits = [point["lowest"] - allowance for point in held]
     sizes, means = [p["batch_size"] for p in envelope], [p["mean"] for p in envelope]
+    least, allowed = f"least {convergence['unit']} allowed", [p["batch_size"] for p in held]
     lines = [
         draw.line("reference mean", sizes, means, "front"),
-        draw.line(
-            f"least {convergence['unit']} allowed",
-            [point["batch_size"] for point in held],
-            limits,
-            "target",
-            line={"dash": "dash"},
-        ),
+        draw.line(least, allowed, limits, "target", line={"dash": "dash"}),
     ]
     return [each for each in lines if each["x"]]
 
