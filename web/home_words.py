@@ -95,8 +95,9 @@ def _names(place: tuple[int, ...]) -> tuple[str, str]:
     return NAMES.get(place) or (f"v{version}", f"MLPerf v{version}")
 
 
-Shown = Literal["minutes", "per-accelerator", "speed-up"]
+Shown = Literal["first", "minutes", "per-accelerator", "speed-up"]
 SHOWN: dict[Shown, str] = {
+    "first": "First five",
     "minutes": "Time",
     "per-accelerator": "Accelerator-minutes",
     "speed-up": "Speed-up over the slowest",
@@ -115,6 +116,11 @@ class Matrix:
     systems: list[dict[str, View]]
     fastest: dict[str, float]
     slowest: dict[str, float]
+
+    @property
+    def is_full(self) -> bool:
+        """Whether most systems have a time on most benchmarks."""
+        return 2 * sum(map(len, self.systems)) >= len(self.systems) * len(self.benchmarks)
 
 
 def round_matrix(benchmarks: Sequence[View], results: Sequence[View]) -> Matrix:

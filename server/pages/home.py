@@ -149,9 +149,9 @@ def round_page(
     services: Services,
     round_id: str,
     division: Annotated[str | None, Query(max_length=20)] = None,
-    show: Shown = "minutes",
+    show: Shown | None = None,
 ) -> Context:
-    """Show the systems of a round by its benchmarks, in one division."""
+    """Show a round in one division: its systems by its benchmarks, or the first of each board."""
     counts = count_submissions(session, services.benchmarks)
     views = [
         view
@@ -169,16 +169,22 @@ def round_page(
     numbered = Counter(result["division"] for result in results if result["rank"])
     most = max(divisions, key=lambda name: numbered[name], default=None)
     chosen = division if division in divisions else most
-    matrix = round_matrix(benchmarks, [r for r in results if r["division"] == chosen])
-    # A round of an archive has one unit. Each of this server's boards has another.
+    rows = [result for result in results if result["division"] == chosen]
+    matrix = round_matrix(benchmarks, rows)
+    show = show or ("minutes" if matrix.is_full else "first")
+    # A matrix of a round has one unit. Of this server's own boards each has its own.
     every = time_format(ranked_seconds(result) for result in results)
     return {
         "family": family,
         "benchmarks": benchmarks,
         "matrix": matrix,
+        "boards": {
+            one["id"]: [row for row in rows if row["benchmark"] == one["id"]]
+            for one in matrix.benchmarks
+        },
         "times": {
             benchmark["id"]: _unit(session, services, benchmark, chosen)
-            if round_id == OPEN
+            if round_id == OPEN or show == "first"
             else every
             for benchmark in matrix.benchmarks
         },

@@ -129,6 +129,9 @@ def test_a_round_shows_its_systems_by_its_benchmarks(systems, client):
     assert '<a href="/accelerators/V100">16\u00a0×\u00a0V100</a>' in page
     assert re.search(r'<a href="/benchmarks/digits\?division=closed">[^<]+</a>', page)
     assert cell in page
+    first = words_of(client.get("/rounds/open?show=first").text)
+    assert "The first five of each benchmark, in the closed division." in first
+    assert "– 2 p3.16xlarge by alice" in first
     for show, words in (("per-accelerator", "Accelerator-minutes are"), ("speed-up", "1×")):
         assert words in client.get(f"/rounds/open?show={show}").text
     assert client.get("/rounds/open?show=other").status_code == 422
@@ -174,6 +177,9 @@ def test_a_system_has_its_fastest_result():
 
     found = [result(120.0), result(60.0), result(600.0, "b")]
     matrix = round_matrix([{"id": "x"}, {"id": "unused"}], found)
+    assert matrix.is_full
+    elsewhere = [result(60.0, name) | {"benchmark": name} for name in ("y", "z")]
+    assert not round_matrix([{"id": name} for name in "xyz"], [*found, *elsewhere]).is_full
     assert [one["id"] for one in matrix.benchmarks] == ["x"]
     assert [cells["x"]["tta_seconds"] for cells in matrix.systems] == [60.0, 600.0]
     assert (matrix.fastest["x"], matrix.slowest["x"]) == (60.0, 600.0)
