@@ -36,7 +36,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load the client or its errors at first use, because rules and commands need neither."""
+    """Load the client or its errors at first use, because rules and commands work without."""
     if name == "__version__":
         from importlib.metadata import version  # Takes 40 ms.
 

@@ -72,7 +72,7 @@ def torch_platforms() -> set[str]:
 
 
 def without_platform() -> list[str]:
-    """Say that torch can't use accelerators, if it is installed without a platform."""
+    """Say that an installed torch was built for processors only."""
     if importlib.util.find_spec("torch") is None or torch_platforms():
         return []
     return [WITHOUT_CUDA]

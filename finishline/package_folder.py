@@ -11,11 +11,11 @@ from pathlib import Path
 
 try:
     import fcntl
-except ImportError:  # Windows has neither.
+except ImportError:  # Absent on Windows, like sandboxes.
     fcntl = None  # type: ignore[assignment]
 
 PREFIX = "finishline-package-"
-# A folder is not yet held while it is made.
+# A new folder is held a moment later.
 YOUNG_SECONDS = 10.0
 
 

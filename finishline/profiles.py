@@ -16,7 +16,7 @@ class ProfileError(ValueError):
 
 @dataclass(frozen=True)
 class Profile:
-    """A server by the name its user gave it. A forgotten one has no token."""
+    """A server by the name its user gave it. A forgotten one has lost its token."""
 
     name: str
     url: str

@@ -69,7 +69,7 @@ class HeadToHeadView(Schema):
 
 
 class BackendView(Schema):
-    """One backend: milliseconds for one item at batch size 1, or why it was not measured.
+    """One backend: milliseconds for one item at batch size 1, or the reason for its absence.
 
     `samples` were timed in `passes` over the evaluation set. `missing` says why a percentile is
     absent. `eligible` is whether the model meets the target.

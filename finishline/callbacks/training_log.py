@@ -1,4 +1,4 @@
-"""Open, feed and close the log of a training whose framework calls back."""
+"""Open, feed and close the log of a training with callbacks."""
 
 import atexit
 from collections.abc import Callable, Mapping

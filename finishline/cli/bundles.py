@@ -160,7 +160,7 @@ def check_bundle(content: bytes, keys: Sequence[bytes]) -> Checked:
 
 
 def _check_signed(envelope: Envelope, keys: Sequence[bytes]) -> Iterator[Check]:
-    """Check that each trusted signature is valid, and that there is one."""
+    """Check the trusted signatures, of which there must be at least one."""
     known = {key_id_of(key): key for key in keys}
     named = [each for each in envelope.signatures if each.keyid in known]
     why = "" if named else "no trusted key to check it with"
@@ -203,7 +203,7 @@ def _key(text: str) -> bytes:
 
 
 def check_export(folder: Path, keys: Sequence[bytes]) -> Checked:
-    """Check an export: signature, signer, and its exact files. Raises CliError for any other."""
+    """Check an export: signature, signer and exact files. Raises CliError for another folder."""
     try:
         document = read_json((folder / MANIFEST).read_bytes(), file=MANIFEST)
         if document.get("format") != EXPORT_FORMAT:
@@ -222,7 +222,7 @@ def check_export(folder: Path, keys: Sequence[bytes]) -> Checked:
 
 
 def _check_manifest(document: Mapping[str, Any], keys: Sequence[bytes]) -> Iterator[Check]:
-    """Check that a manifest is as signed, and that one of `keys` signed it."""
+    """Check a manifest's signature, and its signer among `keys`."""
     found = document.get("signature")
     signature = found if isinstance(found, Mapping) else {}
     why = ""

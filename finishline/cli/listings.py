@@ -182,7 +182,7 @@ TABLES = {
 def table_of(
     name: str, items: Iterable[View], *, spare: tuple[str, ...] | None = None
 ) -> RenderableType:
-    """Show the items as a table of TABLES, or its sentence if there are no items."""
+    """Show the items as a table of TABLES, or its sentence if empty."""
     listing = TABLES[name]
     items = list(items)
     if listing.if_empty and not items:

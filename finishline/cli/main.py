@@ -244,7 +244,7 @@ def _cli_error(error: Exception) -> CliError:
             message += "."
         asked = getattr(getattr(error, "ctx", None), "command_path", "finishline")
         return UsageError(f"{message} See `{asked} --help`.".strip())
-    if isinstance(error, OSError):  # Of a file that a command did not expect, or of the output.
+    if isinstance(error, OSError):  # Of an unexpected file, or of the output.
         if error.filename is None:
             return CliError(f"Cannot use the output ({error.strerror or error}).")
         what = f"Cannot use {error.filename} ({error.strerror or error})"

@@ -63,7 +63,7 @@ def _target(text: str) -> Target:
 
 @contextmanager
 def _limit(seconds: float, name: str) -> Iterator[None]:
-    """Stop an endless pattern. 0 sets no limit."""
+    """Stop an endless pattern. 0 switches the limit off."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise CliError(

@@ -116,9 +116,9 @@ WIDE = (
 
 @dataclass
 class FittingTable:
-    """A table without lines that leaves columns out until the others fit.
+    """A table that leaves columns out until the others fit.
 
-    First columns shrink to READABLE characters. Then those of `spare` go, the first one first.
+    First columns shrink to READABLE characters. Then `spare` columns go, the first one first.
     """
 
     columns: Sequence[Column]

@@ -83,7 +83,7 @@ class ReplayProgress:
 
 
 STATUS_STYLES = {"reached": "bold green", "cancelled": "yellow"}
-# Phases that take minutes with some models, and show no quality.
+# Phases before the first quality, which take minutes with some models.
 PREPARING = {
     "compile": "compiling, on made-up data",
     "warmup": "warming up, on made-up data",

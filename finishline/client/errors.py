@@ -13,7 +13,7 @@ from finishline.rules.text import count_text
 if TYPE_CHECKING:
     import httpx2
 
-# Place of a field in a request, which the user of a client has never seen.
+# Place of a field in a request, which the user of a client never sees.
 _PLACE = re.compile(r"^(?:body|query|path)\.")
 
 
@@ -71,7 +71,7 @@ class NotSignedIn(FinishlineError):
 
 
 class NotAllowed(FinishlineError):
-    """The token's role may not do this (403)."""
+    """The token's role forbids this (403)."""
 
 
 class NotFound(FinishlineError):
@@ -79,7 +79,7 @@ class NotFound(FinishlineError):
 
 
 class Conflict(FinishlineError):
-    """The resource's state does not allow this (409)."""
+    """The resource's state forbids this (409)."""
 
 
 class Refused(FinishlineError):

@@ -66,7 +66,7 @@ class Retries:
         return request()
 
     def when_told(self) -> "Retries":
-        """Return these retries for a request that repeats only if the server did nothing."""
+        """Return retries for a request that may only repeat after a refusal."""
         return replace(self, only_told=True)
 
 
@@ -160,7 +160,7 @@ class Transport:
         fields: Mapping[str, str],
         key: str | None,
     ) -> tuple[Any, bool]:
-        """Send a form, also twice under a `key`. Returns the JSON, and whether it was a repeat."""
+        """Send a form, and retry it under a `key`. Returns the JSON, and if it was a repeat."""
         headers = {} if key is None else {"Idempotency-Key": key}
         request: dict[str, Any] = {"files": list(files), "data": dict(fields), "headers": headers}
 

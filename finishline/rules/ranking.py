@@ -14,7 +14,7 @@ from finishline.rules.statistics.aggregate import LONGEST_SECONDS, SHORTEST_SECO
 from finishline.rules.submissions.claim import MOST_INSTANCES, Kind
 
 Metric = Literal["tta", "quality", "cost", "energy", "latency", "inference_cost"]
-# A board ranks submissions of one kind, because a training and an inference share no figure.
+# A board ranks submissions of one kind, because a training and an inference differ in all figures.
 KIND_OF_METRIC: dict[Metric, Kind] = {
     "tta": "train",
     "quality": "train",
@@ -57,7 +57,7 @@ CHECK_WORDS = {
     "undecided": "undecided",
     "contradicted": "contradicted",
 }
-# Code claims no time. These words replace it until a worker has measured one.
+# Code comes without a time. These words replace it until a worker has measured one.
 ENTRY_WORDS = {"queued": "queued", "running": "being measured"}
 ENTRY_CHECK_WORDS = {"undecided": "undecided", "contradicted": "target not held"}
 NOT_MEASURED = "not measured"

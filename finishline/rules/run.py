@@ -61,10 +61,10 @@ class Evaluation:
 class Run:
     """One training from its start to its target, or to its end without one.
 
-    `clock` names the clock of `Evaluation.seconds` and `stop_seconds`. `status` is the log's own
-    word ("success", "aborted" ...). `preparation_seconds` are the seconds before its start. An
+    `clock` names the clock of `Evaluation.seconds` and `stop_seconds`. `status` is the word of the
+    log ("success", "aborted" ...). `preparation_seconds` are the seconds before its start. An
     MLPerf log may have them without a ledger, which takes the times of its evaluations too. `seeds`
-    are those of all ranks. `processor_share` (0 to 1) is the training's share of its processor.
+    has the seeds of all ranks. `processor_share` (0 to 1) is the training's share of its processor.
     `start_ms` is the time of run_start in milliseconds since 1970, on line `start_line`. Each of
     them is None where the log omits it.
     """

@@ -167,7 +167,7 @@ def _problems(
         expected, found, kind = expected_of(_node(whole, steps), whole), each["input"], each["type"]
         siblings = _node(whole, steps[:-1]).get("properties", {})
         message = f"got {shown(found)}"
-        if kind == "too_short" and steps in around:  # It has no element of the right type left.
+        if kind == "too_short" and steps in around:  # All its elements have the wrong type.
             continue
         around.update(steps[:length] for length in range(len(steps)))
         if kind == "missing":

@@ -88,7 +88,7 @@ MOST_KEY_PARTS = 16
 DEEPEST = 16
 LONGEST_WORD = 200
 LONGEST_NUMBER = 40
-# Texts and comments first: their content counts for nothing. Possessive, so that even an open part
+# Texts and comments first: their content is skipped. Possessive, so that even an open part
 # is read once.
 PIECE = re.compile(
     r"""

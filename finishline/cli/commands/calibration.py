@@ -22,7 +22,7 @@ POLL_SECONDS = 1.0
 
 
 class OrBenchmark(TyperGroup):
-    """A group whose first word is a command, or the benchmark of a new calibration."""
+    """A group that begins with a command, or with the benchmark of a new calibration."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         return super().resolve_command(ctx, args if args[0] in self.commands else ["add", *args])

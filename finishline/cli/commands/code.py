@@ -165,7 +165,7 @@ def tell_phase(screen: Screen, benchmark_id: str) -> str | None:
 def open_code(path: Path, *, benchmarks: Iterable[str] | None) -> Package:
     """Open the code submission in a folder. Raises CliError with every rule it breaks.
 
-    Without `benchmarks` the server checks the one it names.
+    Without `benchmarks` the server checks its benchmark.
     """
     files, problems = read_files(path, "code submission", "init")
     code, found = read_package(files, benchmarks=benchmarks)

@@ -57,7 +57,7 @@ from finishline.rules.text import count_text
 RETRIES = replace(WHEN_TOLD, count=4, only_told=False)
 # A server scores an upload before it responds.
 TIMEOUT = httpx2.Timeout(120.0, connect=5.0)
-# The server refuses everything, so the others need not be tried.
+# The server refuses everything, so the others are skipped.
 FINAL = (NotSignedIn, NotAllowed, NotFound, NoAnswer)
 MOST_WARNINGS = 3  # Of one submission, on the screen.
 STATES = ("imported", "already_there", "refused", "failed", "skipped")
@@ -154,7 +154,7 @@ def import_archive(
 class Outcome:
     """Outcome of one submission. `reason` says why it is not on the server.
 
-    `warnings` break no rule. `numbered` is whether it ranks, by its rules and its known source.
+    `warnings` are harmless. `numbered` is whether it ranks, by its rules and its known source.
     """
 
     path: str

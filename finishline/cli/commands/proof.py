@@ -107,7 +107,7 @@ def _answer(checked: Checked, headline: Text, screen: Screen) -> ExitCode:
 
 
 def is_file(name: str) -> bool:
-    """Whether a name is a file's: an id has neither a slash nor an ending."""
+    """Whether a name is a file's: it has a slash or an ending, unlike an id."""
     return name.endswith(FILE_ENDINGS) or "/" in name or Path(name).is_file()
 
 

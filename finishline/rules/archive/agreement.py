@@ -164,7 +164,7 @@ def _other_set(fields: dict[str, Any], found: ResultSet) -> str | None:
 
 
 def check_scaling(record: dict[str, Any], found: ResultSet, problems: Problems) -> None:
-    """Note a factor that is believed, and a factor that differs from the reference points'."""
+    """Note a believed factor, and a factor unlike the reference points'."""
     rcp, said = record["rcp"], record["scaling_json"]
     path = f"{found.path}/scaling.json"
     if rcp is not None and rcp["verdict"] == "published":

@@ -84,7 +84,7 @@ def find_submissions(archive: Archive, *, asked_for_file: bool = False) -> list[
     if asked_for_file:
         return [_named(file, archive) for file in files]
     sets = _result_sets(files, archive)
-    # A package also holds code. Texts next to code are no runs.
+    # A package also holds code. Texts next to code are documentation.
     packages = {each.system_place[:-2] for each in sets if each.in_package or each.is_hpc}
     packages |= {found.place for found in sets}
     loose = [
@@ -95,7 +95,7 @@ def find_submissions(archive: Archive, *, asked_for_file: bool = False) -> list[
     entries = list(_entries(loose))
     texts = [file for file in loose if file.name.lower().endswith(LOG_SUFFIXES)]
     marked = {file.place[:-1] for file in texts if _is_marked(file, archive)}
-    # A broken log among others is reported. A requirements.txt near entries is no log.
+    # A broken log among others is reported. A requirements.txt near entries is ignored.
     is_any = not sets and not entries and not marked
     logs = [_alone(file) for file in texts if is_any or file.place[:-1] in marked]
     found: list[Submission] = [*entries, *sets, *logs]

@@ -46,7 +46,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Unsent:
-    """A submission that is not sent, for its problems or only for the reason."""
+    """A submission that stays here, for its problems or only for the reason."""
 
     path: str
     reason: str
@@ -214,7 +214,7 @@ def set_claim(record: Mapping[str, Any], description: SystemDescription | None) 
 
 
 def set_benchmark_id(record: Mapping[str, Any]) -> str:
-    """Return the definition's id of a set, which a server may know where we don't."""
+    """Return the definition's id of a set, which perhaps only a server knows."""
     if record["definition"] is not None:
         return str(record["definition"]["id"])
     version = f"v{record['version']}-" if record["version"] else ""

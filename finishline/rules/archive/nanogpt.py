@@ -103,9 +103,9 @@ def score_folder(
 ) -> Scored:
     """Score a folder by a target, by default by the rule of its track, else of track 1.
 
-    `reached` is None without proof: for one run, several stop steps (of several experiments, so
-    without a common figure), a log with an error, or a pattern without a target. `ranked` is by the
-    board of its track, and track 2 ranks a single run.
+    `reached` is None for one run, several stop steps (of several experiments), a log with an error,
+    or a pattern without a target. `ranked` is by the board of its track, and track 2 ranks a single
+    run.
     """
     problems = Problems()
     runs = _read_runs(folder, archive, pattern, problems)
@@ -160,7 +160,7 @@ def _is_ranked(folder: Folder, runs: Sequence[tuple[ArchiveFile, list[Step]]]) -
 def _read_runs(
     folder: Folder, archive: Archive, pattern: re.Pattern[bytes], problems: Problems
 ) -> list[tuple[ArchiveFile, list[Step]]]:
-    """Read the runs of all logs of a folder. A log that repeats another one's run counts once."""
+    """Read the runs of all logs of a folder. A repeated run counts once."""
     identical = find_identical(archive, folder.logs)
     runs: dict[tuple[Any, ...], tuple[ArchiveFile, list[Step]]] = {}
     unread: list[LogFormatError] = []
@@ -186,7 +186,7 @@ def _read_runs(
                 problems.warn("same_run", message, file.path, expected=expected)
             else:
                 runs[*end, file.path] = file, run
-    # Folders also hold notes and errors of their runs. They count where nothing else is there.
+    # Folders also hold notes and errors of their runs. They count only without a run.
     for each in unread:
         problems.report(each, severity="warning" if runs else "error")
     return list(runs.values())

@@ -41,7 +41,7 @@ class Price(BaseModel):
 
 
 def stated_price_usd_per_hour(system: Mapping[str, Any]) -> float | None:
-    """Return the price a system states, if it may rank: a spot price never does."""
+    """Return the price a system states, if it may rank: spot prices never may."""
     if system.get("pricing", "on_demand") == "spot":
         return None
     price: float | None = system["price_usd_per_hour"]

@@ -33,7 +33,7 @@ MAX_HOURS = 1e6
 MAX_ROWS = 100_000
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 
-# Figures beyond these are no measurements, so nothing is derived from them.
+# Figures beyond these are errors rather than measurements.
 SHORTEST_LATENCY_MS, LONGEST_LATENCY_MS = 1e-6, 1e9
 LOWEST_COST_USD, HIGHEST_COST_USD = 1e-12, 1e9
 METRICS = {"top1Accuracy": 100.0, "top5Accuracy": 100.0, "f1Score": 1.0}

@@ -337,7 +337,8 @@ def _as_later_06(records: Records, target: QualityTarget | None) -> Records:
 def _stopped_at_result(records: Records) -> Iterator[Record]:
     """Add a run_stop where eval_result of MiniGo says that the passing model was saved.
 
-    A result of 0 seconds says that every model failed. The measuring's run_stop goes.
+    A result of 0 seconds says that every model failed. A successful run_stop of the measuring is
+    left out.
     """
     start_ms: float | None = None
     stopped = False
@@ -366,7 +367,7 @@ MLP06 = Format(b":::MLL ", "0.6", read_record_06, _KEY_06, _as_later_06)
 
 
 def unit_hint(time: object) -> str:
-    """Ask for the unit of a time that would be a moment of today's logs in another one."""
+    """Ask for the unit of a time that fits today's logs in other units."""
     for unit, milliseconds in (("seconds", 1e3), ("microseconds", 1e-3), ("nanoseconds", 1e-6)):
         first, last = EARLIEST_TIME_MS / milliseconds, LATEST_TIME_MS / milliseconds
         if is_number(time) and first <= time <= last:

@@ -103,12 +103,12 @@ def read_log(
 ) -> Reading:
     """Read the run in an MLPerf log of any size, given piece by piece.
 
-    Errors go to `report`, which may raise. If it returns, the wrong line is left out. Published
-    logs have oddities that no figure depends on, and these go to `odd`: an unreadable line with
-    another key than a figure's, any unreadable line at the end of a log or of a run that never
-    stopped, an evaluation outside the run, phases in disorder, a seed that is not an integer, a
-    line that misleads. `allowed` has the allowed texts of settings such as submission_division.
-    `target` names the metrics of an evaluation that has several.
+    Errors go to `report`, which may raise. If it returns, the wrong line is left out. Harmless
+    oddities of published logs go to `odd`: an unreadable line with another key than a figure's, any
+    unreadable line at the end of a log or of an endless run, an evaluation outside the run, phases
+    in disorder, a seed that is not an integer, a misleading line. `allowed` has the allowed texts
+    of settings such as submission_division. `target` names the metrics of an evaluation with
+    several.
 
     Without `every_line` only the lines with a key of a published figure are read, so ledger and
     hyperparameters are absent.

@@ -45,7 +45,7 @@ _FRACTION = re.compile(r"[-+]?\d*([.,])\d+")
 
 @dataclass(frozen=True)
 class Row:
-    """Numbers and texts that a program wrote at one moment, by name. Some files have no lines."""
+    """Numbers and texts that a program wrote at one moment, by name. Some files lack lines."""
 
     cells: Mapping[str, float | str]
     line: int | None = None

@@ -21,7 +21,7 @@ NANOGPT = re.compile(
 )
 FIELDS = {"quality": "val_loss", "ms": "train_time", "seconds": "train_time"}
 TIMED = "train_time:79712ms in each line of an evaluation"
-# A training script comes before its run, and a line of = ends it. Its text has no evaluation.
+# A training script comes before its run, and a line of = ends it. Its text is skipped.
 CODE = (b"import ", b"from ", b"def ", b"class ")
 END_OF_CODE = re.compile(rb"={3,}\s*")
 LONGEST_LINE = 4096

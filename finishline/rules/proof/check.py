@@ -141,7 +141,7 @@ class Evidence:
         return [[evaluation_of(row) for row in curve] for curve in submission.curves]
 
     def contest(self) -> Contest | None:
-        """Return what decided a head-to-head, None for another job."""
+        """Return the contest of a head-to-head, None for another job."""
         told = self.proof.plan.contest
         if told is None:
             return None
@@ -440,7 +440,7 @@ def _check_runs(evidence: Evidence) -> str | None:
 
 
 def _check_times(evidence: Evidence) -> str | None:
-    """Check that times are the ledger on the benchmark's clock, and a TTA is one of them."""
+    """Check that times are the ledger on the benchmark's clock, also the time to the target."""
     report, benchmark = evidence.report(), evidence.benchmark
     if report is None:
         return NO_REPORT

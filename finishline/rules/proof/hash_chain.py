@@ -1,4 +1,4 @@
-"""Check a log in which each record covers the hash of the one before."""
+"""Check a log in which each record covers the hash of the previous record."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class Chain:
 
 
 def record_sha256(record: Mapping[str, Any]) -> str:
-    """Hash the RFC 8785 form of a record's fields, without its own hash, with SHA-256."""
+    """Hash the RFC 8785 form of a record's other fields with SHA-256."""
     return sha256_of({name: record[name] for name in HASHED})
 
 

@@ -179,7 +179,7 @@ class SubmissionPart(Part):
 
 
 class DrawPart(Part):
-    """The seal that was public before the first run, and the nonce that opens it.
+    """The seal, public before the first run, and the nonce that opens it.
 
     `beside` has the other fields sealed with the draw, by name. The first `own_runs` of the seeds
     are the claim's own, as earlier versions trained them.
@@ -194,13 +194,13 @@ class DrawPart(Part):
 
     @property
     def named_beside(self) -> Table:
-        """Return the fields beside the draw, with the kind's present name. It was "duel" before."""
+        """Return the sealed fields, with the kind by its present name. It was "duel" before."""
         is_renamed = self.beside.get("kind") == "duel"
         return self.beside | ({"kind": "head_to_head"} if is_renamed else {})
 
 
 class ContestPart(Part):
-    """What decided a head-to-head besides its runs, as the server knew it at the verdict.
+    """Causes of a head-to-head's result apart from its runs, as of the verdict.
 
     `earlier` has the reports of the pairs before these. `spread` is of the hardware class, where
     few pairs are planned.
@@ -212,7 +212,7 @@ class ContestPart(Part):
 
 
 class PlanPart(Part):
-    """The control band of replays, limits of time and tries, and what decided a head-to-head."""
+    """The control band of replays, limits of time and tries, and the contest of a head-to-head."""
 
     control_points: list[ControlPoint]
     max_attempts: int

@@ -170,7 +170,7 @@ def _compare(
 
 
 def convergence_limits(rule: RcpRule, runs: RunsRule, *, pruned: bool) -> list[ConvergenceLimit]:
-    """Return the limit at every reference point, by batch size. `pruned` keeps those of `prune`.
+    """Return the limit at every reference point, by batch size, `pruned` by `prune`.
 
     Raises RuleError if a point has too few runs, or two have the same batch size.
     """

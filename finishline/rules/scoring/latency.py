@@ -60,7 +60,7 @@ def latency_figures(milliseconds: Sequence[float], *, warmup_items: int) -> Late
 
 
 def without_warmup(milliseconds: Sequence[float], *, warmup_items: int) -> list[float]:
-    """Drop the warm-up. Raises RuleError if no item is left, or a time is not above 0."""
+    """Drop the warm-up. Raises RuleError for zero items left, or a time up to 0."""
     kept = list(milliseconds[warmup_items:])
     if not kept:
         message = f"{count_text(len(milliseconds), 'item')}, {warmup_items} of them warm-up"

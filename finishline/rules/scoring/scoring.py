@@ -251,7 +251,7 @@ def scored_places(times: Sequence[float | None], rule: RunsRule) -> list[int]:
     """Return the places of the runs that make the result. A time of None did not converge.
 
     All of a range. Of more runs than the rule counts, the median window. Where a rule has more runs
-    started than counted, the first that converged, and none if they are too few (v0.5, "Run 100,
+    started than counted, the first that converged, and zero if they are too few (v0.5, "Run 100,
     use first 50 that converge"). Source: MLPerf training_rules.adoc, "Benchmark results".
     """
     places = list(range(len(times)))

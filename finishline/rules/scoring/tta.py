@@ -162,7 +162,7 @@ def find_crossing(
     if before is None or before.epoch is None or at.epoch is None or at.epoch <= before.epoch:
         return Crossing(reached.epoch, reached.epoch, None)
     interval = at.epoch - before.epoch
-    if target.is_reached(before.quality):  # At a fixed stop nothing is crossed.
+    if target.is_reached(before.quality):  # A fixed stop needs no crossing.
         return Crossing(reached.epoch, reached.epoch, interval)
     share = (target.value - before.quality) / (at.quality - before.quality)
     return Crossing(reached.epoch, reached.epoch - (1 - share) * interval, interval)

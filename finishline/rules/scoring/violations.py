@@ -1,4 +1,4 @@
-"""Find the rules that a set of runs breaks, and name those that an organiser may waive."""
+"""Find the rules that a set of runs breaks, and name the waivable rules."""
 
 import math
 from collections.abc import Iterator, Sequence

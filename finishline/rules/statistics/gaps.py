@@ -42,7 +42,7 @@ def _scipy_special() -> ModuleType:
 def t_quantile(probability: float, degrees_of_freedom: float) -> float:
     """Return the quantile of Student's t at this probability.
 
-    Only fractional degrees need SciPy, which is slow to import. Raises StatisticsMissingError.
+    Fractional and very many degrees need SciPy, a slow import. Raises StatisticsMissingError.
     """
     if not float(degrees_of_freedom).is_integer() or degrees_of_freedom > MOST_WHOLE:
         return float(_scipy_special().stdtrit(degrees_of_freedom, probability))

@@ -104,8 +104,8 @@ def compare_pairs(
 ) -> Comparison:
     """Compare the seconds or qualities of A and B, None for a run that missed the target.
 
-    A side that misses twice within ten pairs, three times within twenty or four times later is
-    slower, without a ratio, unless the other one does as well: then there is nothing to compare.
+    A side with two misses within ten pairs, three within twenty or four later is slower, without a
+    ratio. If both sides miss so often, the comparison is open.
     """
     count = len(pairs)
     missed = tuple(sum(pair[side] is None for pair in pairs) for side in (0, 1))

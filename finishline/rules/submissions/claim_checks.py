@@ -206,7 +206,7 @@ def find_cut_off(scored: Iterable[tuple[Run, RunScore]]) -> list[LogFormatError]
 
 
 def find_shared(runs: Iterable[Run]) -> list[LogFormatError]:
-    """Remark on each run with less than nine tenths of its processor. It breaks no rule."""
+    """Remark on each run with less than nine tenths of its processor. The result counts."""
     return [
         LogFormatError(
             f"the training had {run.processor_share:.0%} of its processor, as other programs were "

@@ -44,7 +44,7 @@ REQUIRED_FIELDS = (
 )  # fmt: skip
 # Many real files leave the others empty, or say N/A.
 FILLED_FIELDS = ("submitter", "division", "status", "system_name", "framework", "number_of_nodes")
-SOFTWARE = "other_software_stack"  # A table, a list of tables or prose, which no rule reads.
+SOFTWARE = "other_software_stack"  # A table, a list of tables or prose, unread by rules.
 _COUNT = re.compile(r"(\d{1,8})(?:\.0+)?")
 
 
@@ -52,8 +52,8 @@ _COUNT = re.compile(r"(\d{1,8})(?:\.0+)?")
 class SystemDescription:
     """A system as its submitter describes it. Absent, empty and "N/A" fields are None.
 
-    `fields` has every field of the file that has a value, as text and under its own name.
-    `problems` lists missing and wrong fields. Each has a `code`.
+    `fields` has every filled field of the file, as text. `problems` lists missing and wrong fields.
+    Each has a `code`.
     """
 
     division: str | None

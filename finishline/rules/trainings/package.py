@@ -36,7 +36,7 @@ LONGEST_NAME = 100
 SUFFIXES = (".py", ".toml", ".md", ".txt")
 FUNCTIONS = {"prepare": ("task",), "train": ("prepared", "data", "seed")}
 _NAME = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*")
-# Also of code whose environment has a compiler.
+# Also where the environment has a compiler.
 COMPILED_SUFFIXES = (".cpp", ".h")
 # Of C++: comments and white space, then raw strings, strings and characters, numbers, and the rest.
 # An open one extends to the end of the file, so that no other search begins in it.
@@ -267,7 +267,7 @@ def parse_source(name: str, content: bytes) -> Source:
 
 
 def python_problems(sources: Mapping[str, Source], family: Family | None) -> Iterator[RuleError]:
-    """Find problems of the Python files: syntax, names, imports that are neither known nor own."""
+    """Find problems of the Python files: syntax, names, unknown imports."""
     installed = set(sys.stdlib_module_names) | set(family.imports if family else ())
     modules = {name: name.split("/")[0].removesuffix(".py") for name in sources}
     known = installed.union(modules.values())

@@ -1,11 +1,10 @@
-"""Normalise Python files: programs that differ only in their own names have one hash.
+"""Normalise Python files: programs that differ only in their private names have one hash.
 
-An own name is replaced by a number, in the order in which a file mentions them: names bound at the
-top of the file together, and names bound inside a function or class separately there. A name that
-something else may look up stays as written: attributes, builtins, names in the body of a class,
-names that a text or another file mentions, and keywords of a call that may mean any function. For
-example, `partial(f, rate=1)` keeps `rate`. Code with `getattr`, `exec` or the like may look up any
-name, and keeps its docstrings too.
+A file's name becomes a number, in order of first use: names bound at the top of the file together,
+and names bound inside a function or class separately there. A name that something else may look up
+stays: attributes, builtins, names in the body of a class, names in a text or another file, and
+keywords of a call that may mean any function. For example, `partial(f, rate=1)` keeps `rate`. Code
+with `getattr`, `exec` or the like may look up any name, and keeps its docstrings too.
 """
 
 import ast

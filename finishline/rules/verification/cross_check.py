@@ -76,7 +76,7 @@ def plan_cross_check(request: Request) -> list[Training]:
 def agree(benchmark: Benchmark, first: ReplayReport, second: ReplayReport) -> Outcome:
     """Compare a report of one run with another of its seed.
 
-    A busy worker's pace contradicts nobody. A busy first one needs only the curve to agree, and a
+    A busy worker's pace is ignored. A busy first one needs only the curve to agree, and a
     busy second one can't confirm a time of another pace.
     """
     run = second.runs[0]

@@ -96,7 +96,7 @@ def _judge_halves(benchmark: Benchmark, trained: Sequence[ReplayRun]) -> list[Re
     """Compare the half that stopped no clock with the target, where the benchmark has one."""
     if benchmark.trainings is None or not benchmark.trainings.halves:
         return []
-    if not benchmark.reach.is_at_quality:  # No evaluation was chosen for its quality.
+    if not benchmark.reach.is_at_quality:  # A step or the budget chose the evaluation.
         return []
     target = benchmark.target
     deciding = [
@@ -118,7 +118,7 @@ def _judge_halves(benchmark: Benchmark, trained: Sequence[ReplayRun]) -> list[Re
 
 
 def _judge_control(benchmark: Benchmark, controls: Sequence[ReplayRun]) -> Reason:
-    """Judge the best quality in the shortcut test, where code knows only what it learns."""
+    """Judge the best quality in the shortcut test, where code knows only learned answers."""
     policy, target = benchmark.trainings, benchmark.target
     if policy is None or policy.control_quality is None:
         raise ValueError(f"{benchmark.benchmark_id} has no control")

@@ -112,7 +112,7 @@ def plan_head_to_head(request: Request) -> list[Training]:
 class PairRun:
     """One run of a head-to-head, with its number (from 0) in its verification.
 
-    "missed" counts as the worst run of all. "void" says nothing about the side: the infrastructure
+    "missed" counts as the worst run of all. "void" is no fault of the side: the infrastructure
     failed, or other programs had the processor. `seconds` and `epochs` to the target are None
     unless it was reached, and code has no epochs. `quality` is from a fixed stop or within a
     budget, or the deciding evaluation's on the second half of the test items.
@@ -148,7 +148,7 @@ class Pair:
 
     @property
     def winner(self) -> Side | None:
-        """Return the better side, or the only one that reached the target."""
+        """Return the better side, or the only side at the target."""
         one, other = self.figures
         endings = (self.challenger.ending, self.holder.ending)
         if one is None or other is None:
@@ -243,9 +243,9 @@ def judge_head_to_head(
     """Judge whether the challenger is better than the holder, isn't, or needs more pairs.
 
     A paired t-test on the logarithms of the times, or on the qualities, decides after 10, 20 and 30
-    pairs. A challenger that isn't ahead at a look has lost. So has one that misses the target twice
-    within ten pairs, three times within twenty or four times within thirty. By the `benchmark` all
-    its runs together must be at the target.
+    pairs. A challenger that isn't ahead at a look has lost, and so has one with two misses within
+    ten pairs, three within twenty or four within thirty. By the `benchmark` all its runs together
+    must be at the target.
     """
     rule = rule or Contest()
     counted = [pair for pair in pairs if not pair.is_void]

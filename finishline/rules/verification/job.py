@@ -24,7 +24,7 @@ from finishline.rules.verification.messages import (
 )
 from finishline.rules.verification.verdict import Verdict
 
-REPEAT = "repeat"  # Sealed beside a draw with a repeated run.
+REPEAT = "repeat"  # Sealed with a draw that has a repeated run.
 DRAW = 3  # How runs and seeds are drawn, sealed with them.
 
 
@@ -106,9 +106,9 @@ class Case:
 
 @dataclass(frozen=True)
 class Words:
-    """Words for a purpose on pages and in the command, with a `name` in lists if its own is odd.
+    """Words for a purpose on pages and in the command, with a `name` for lists if needed.
 
-    `endings` has a sentence for each outcome, "" for any other. {runs} stands for "3 runs".
+    `endings` has a sentence for each outcome, "" for any other. {runs} means "3 runs".
     """
 
     to_do: str
@@ -127,11 +127,11 @@ class Purpose:
     """Purpose of trainings: how they are planned, and the verdict on their report.
 
     Its `track` says how a job ends: evidence is the word about a claim, a comparison is stored, and
-    a calibration has no verdict. `why_not` says in one sentence why the claims cannot be trained,
-    and `unable` puts it in words after the submission's name. `judge` raises RuleError for a report
-    that differs from the order. `claims` counts its submissions, 0 where the server starts it.
-    Evidence `checks_claims` of one kind, and moves their status. `in_box` trains code submissions:
-    its runs count evaluations instead of epochs.
+    a calibration ends without verdict. `why_not` says in one sentence why the claims can't be
+    trained, and `unable` puts it in words after the submission's name. `judge` raises RuleError for
+    a report that differs from the order. `claims` counts its submissions, 0 where the server starts
+    it. Evidence `checks_claims` of one kind, and moves their status. `in_box` trains code
+    submissions: its runs count evaluations instead of epochs.
     """
 
     name: str

@@ -13,7 +13,7 @@ from finishline.rules.measurements import (
     RunTelemetry,
 )
 
-WORKER_PROTOCOL = 1  # Of sign-ons and leases. Older workers send none.
+WORKER_PROTOCOL = 1  # Of sign-ons and leases. Older workers omit it.
 REPLAY_TASK = "worker.replay"  # The Celery task name: neither side imports the other.
 FENCE_HEADER = "Finishline-Fence"  # Carries a claim's fence with every post of the claim.
 
@@ -39,17 +39,17 @@ FailureCode = Literal[
     "training_diverged",  # submitter
     "unknown_reference",  # rules
     "data_set_differs",  # rules
-    "precision_missing",  # rules: the device has no arithmetic in the training's precision
+    "precision_missing",  # rules: the device lacks arithmetic in the training's precision
     "clock_mismatch",  # infrastructure
     "child_died",  # infrastructure
     "out_of_memory",  # infrastructure
     "device_unfit",  # infrastructure
     "node_lost",  # infrastructure: a host that trained along left
-    "nodes_unfit",  # infrastructure: the hosts exchange nothing, or something else
+    "nodes_unfit",  # infrastructure: the hosts fail to exchange the right data
     "worker_stopped",  # infrastructure
     "worker_lost",  # infrastructure: the lease ran out
     "worker_drifted",  # infrastructure
-    "report_refused",  # infrastructure: the server does not believe the report
+    "report_refused",  # infrastructure: the server found the report impossible
     "host_busy",  # infrastructure: the time limit came on a processor that others had
     "run_time_limit",  # time_limit
     "entry_import_failed",  # submitter
@@ -405,7 +405,7 @@ class BoxWord:
     """Submitters and environments (name to SHA-256) that a worker's sandbox trains.
 
     "anyone": its sandbox passed every probe. "known": it lacks a memory cgroup, so it trains only
-    code of approved users. "off": it trains no code submission, and `why`.
+    code of approved users. "off": it refuses code submissions, and `why`.
     """
 
     entries: Entries = "off"

@@ -85,7 +85,7 @@ def judge(
         _judge_reach(benchmark, claim, report, planned),
         *_judge_band(benchmark, claim, report, planned),
     ]
-    if not runs and not claim.run_files:  # The reference claims no time.
+    if not runs and not claim.run_files:  # The reference comes without a claimed time.
         untimed = why_not_timed(report, hardware_class=claim.system.hardware_class)
         noted = [] if untimed is None else [untimed]
         return Verdict.of([*reasons, *noted, *note_disturbed(report)])
@@ -121,7 +121,7 @@ def _judge_reach(benchmark: Benchmark, claim: Claim, report: ReplayReport, plann
 
 
 def is_excused(run: ReplayRun) -> bool:
-    """Whether a run ended for a reason that tells nothing about the claim."""
+    """Whether a run ended for a reason outside the claim."""
     if run.failure is not None:
         return run.failure.kind in EXCUSED_FAILURES
     return run.status == "cancelled"
@@ -292,7 +292,7 @@ def processor_shares(report: ReplayReport) -> dict[int, float]:
 
 
 def judge_precision(claim: Claim, report: ReplayReport) -> list[Reason]:
-    """Reject a claim whose replay touched a narrower type than it states."""
+    """Reject a claim if the replay touched a narrower type than stated."""
     audit = report.precision
     if claim.precision is None or audit is None or audit.lowest is None:
         return []

@@ -19,7 +19,7 @@ def check_report(
     stop_at: StopAt = "target",
     two_clocks: bool = True,
 ) -> None:
-    """Raise RuleError, naming the run, unless the report is one of this plan and consistent.
+    """Raise RuleError, naming the run, unless the report fits its plan and is consistent.
 
     The runs are the planned ones, in order and each with its seed. Times are at least 0 and never
     decrease. A run that reached the target has the time of its last evaluation where runs stop at
