@@ -58,10 +58,7 @@ def read_own_folder(folder: Path) -> tuple[dict[str, bytes], list[RuleError]]:
 
 
 def open_own_benchmark(folder: Path) -> tuple[OwnBenchmark, list[str]]:
-    """Open the benchmark in a folder. Returns its unpinned files too.
-
-    Raises CliError with every rule that it breaks.
-    """
+    """Open the benchmark in a folder, and name its unpinned files. Raises CliError."""
     files, problems = read_own_folder(folder)
     if FILE not in files and not problems:
         raise CliError(

@@ -199,10 +199,7 @@ def require_training_packages(command: str) -> None:
 
 
 def train_reference(training: Training) -> Iterator[dict[str, Any]]:
-    """Yield the events of a training into `training.out`. It ends when the caller stops.
-
-    Raises CliError with the last line of a failed training.
-    """
+    """Yield a training's events until the caller stops. Raises CliError with its last line."""
     for event in child_events(training.command()):
         if "kind" in event and "run" in event:
             yield event

@@ -116,10 +116,7 @@ WIDE = (
 
 @dataclass
 class FittingTable:
-    """A table that leaves columns out until the others fit.
-
-    First columns shrink to READABLE characters. Then `spare` columns go, the first one first.
-    """
+    """A table that shrinks columns to READABLE, then leaves `spare` out, the first one first."""
 
     columns: Sequence[Column]
     spare: Sequence[str] = ()

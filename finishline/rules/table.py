@@ -1,7 +1,4 @@
-"""Read tables of files as dataclasses and models: a wrong value names its file and field.
-
-The type of a field is also the source of the error for anything else.
-"""
+"""Read tables of files into typed values. The types also write the errors, with the field."""
 
 import json
 import re

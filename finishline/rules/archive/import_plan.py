@@ -192,10 +192,7 @@ def of_severity(problems: Sequence[Mapping[str, Any]], severity: str) -> list[Ma
 
 
 def set_claim(record: Mapping[str, Any], description: SystemDescription | None) -> dict[str, Any]:
-    """Build the claim of an MLPerf result set, the same from every place.
-
-    Missing fields are left out, for the server to refuse.
-    """
+    """Build an MLPerf set's claim. Missing fields are left out, for the server to refuse."""
     place = "/".join(str(record[name]) for name in ("organisation", "system", "benchmark"))
     version = f" v{record['version']}" if record["version"] else ""
     status = f" ({description.status})" if description and description.status else ""

@@ -27,10 +27,7 @@ Numbers = Annotated[tuple[float, ...], MinLen(1)]
 
 @dataclass(frozen=True)
 class ReachRule:
-    """Rule for when a run reaches its target. `evaluations` in a row for "sustained".
-
-    With "budget" a run ends after `budget_seconds`, at any quality.
-    """
+    """Rule for the end of a run: a quality, `evaluations` in a row if "sustained", or a budget."""
 
     name: str
     evaluations: int = 1
@@ -44,10 +41,7 @@ class ReachRule:
 
 @dataclass(frozen=True)
 class DataSet:
-    """Training and evaluation data. `sha256` is over the raw items where one is defined.
-
-    The counts are None without a fixed set of items.
-    """
+    """Training and evaluation data, with the raw items' `sha256`, and counts for a fixed set."""
 
     name: Text
     source: Text
@@ -138,10 +132,7 @@ class RcpRule:
 
 @dataclass(frozen=True)
 class Hyperparameter:
-    """One setting of the reference model: its default and the values a submission may choose.
-
-    `closed` is whether a closed submission may set it at all.
-    """
+    """A setting of the reference: default, limits, and whether `closed` submissions may set it."""
 
     default: float
     minimum: float

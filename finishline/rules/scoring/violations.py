@@ -105,10 +105,7 @@ def find_seedless(runs: Sequence[Run]) -> list[Violation]:
 def find_repeated_seeds(
     runs: Sequence[Run], benchmark: Benchmark
 ) -> tuple[list[Violation], list[Violation]]:
-    """Find seeds of a run that an earlier run has too: forbidden ones, and allowed ones.
-
-    Where every rank logs a seed and the rules ask nothing of them, some are alike by chance.
-    """
+    """Find seeds of an earlier run: forbidden ones, and ones that many ranks share by chance."""
     found: tuple[list[Violation], list[Violation]] = [], []
     free = any(run.benchmark in SEEDS_MAY_REPEAT for run in runs)
     by_seed: dict[int, str] = {}

@@ -1,7 +1,4 @@
-"""Compare two programs trained in turn: when the pairs are tested, and which is faster.
-
-A head-to-head and `finishline compare` have a schedule each.
-"""
+"""Compare two programs trained in turn, pair by pair, by a schedule of tests."""
 
 import math
 from collections.abc import Mapping, Sequence

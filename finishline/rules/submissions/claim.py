@@ -340,10 +340,7 @@ def check_precision(benchmark: Benchmark, name: str | None) -> PrecisionName | N
 
 
 def trained_settings(benchmark: Benchmark, claim: Claim) -> dict[str, float]:
-    """Round a claim's settings as they are trained and compared: to three significant digits.
-
-    Whole numbers, such as a batch size, and the reference's own values stay exact.
-    """
+    """Round settings, as trained and compared, to three digits, except whole and default ones."""
     known = benchmark.hyperparameters
     return {
         name: float(value)

@@ -187,10 +187,7 @@ def check_times(
 
 
 def find_cut_off(scored: Iterable[tuple[Run, RunScore]]) -> list[LogFormatError]:
-    """Remark on each log of MLPerf's that has a run_start but no run_stop.
-
-    It counts as far as it goes (rules.tta), so the fault is only reported.
-    """
+    """Remark on each MLPerf log without a run_stop, which counts as far as it goes (rules.tta)."""
     reached = "its time is that of the evaluation that reached the target"
     missed = "its run counts as one that did not reach the target"
     cut_off = "the log ends without run_stop, so it was probably cut off; "

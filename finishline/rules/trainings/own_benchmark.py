@@ -44,10 +44,7 @@ class OwnBenchmark:
 def read_own_benchmark(
     files: Mapping[str, bytes],
 ) -> tuple[OwnBenchmark | None, list[RuleError]]:
-    """Read the benchmark in these files, or None with every problem: file, line, field, expected.
-
-    `files` are the definition and its pinned files.
-    """
+    """Read a definition with its pinned files, or None with all problems and their places."""
     problems: list[RuleError] = []
     if len(files) > MOST_FILES:
         problems.append(BenchmarkError(f"{len(files)} files", expected=f"at most {MOST_FILES}"))
@@ -201,10 +198,7 @@ SHORTEST_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class ReferenceRuns:
-    """Runs of a reference that reached the target.
-
-    Times are in seconds: to the target, and on evaluations. `halves` are the qualities at it.
-    """
+    """Runs of a reference to its target: seconds, also of evaluations, and quality on `halves`."""
 
     seconds: Sequence[float]
     evaluation_seconds: Sequence[float]

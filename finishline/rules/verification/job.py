@@ -60,10 +60,7 @@ def target_spec(benchmark: Benchmark) -> TargetSpec:
 
 @dataclass(frozen=True)
 class Contest:
-    """The rule of a head-to-head: its pairs at most, the threshold of p, and earlier reports.
-
-    With few pairs the `spread` of the hardware class counts where it is larger.
-    """
+    """The rule of a head-to-head. With few pairs the larger `spread` of the class counts."""
 
     most_pairs: int = 30
     threshold: float = 0.01 / 12

@@ -46,10 +46,7 @@ NO_BOUND = "which are too few, or too far apart, to call any mean too low"
 
 @dataclass(frozen=True)
 class Convergence:
-    """Epochs to the target of the runs that count, and the reference to compare with.
-
-    `claimed` has None for a missed target. Both sides are read off to `quantum` epochs.
-    """
+    """Claimed epochs to the target (None if missed) and the reference, in steps of `quantum`."""
 
     claimed: tuple[float | None, ...]
     reference: Reference

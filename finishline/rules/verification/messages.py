@@ -86,10 +86,7 @@ class ControlPoint:
 
 @dataclass(frozen=True)
 class TargetSpec:
-    """The quality target where a replay stops, or with `fixed_stop` the end of its training.
-
-    With a budget it stops after so many seconds on the clock.
-    """
+    """The quality where a replay stops, or `fixed_stop` at its end, or a budget in seconds."""
 
     metric: str
     value: float
