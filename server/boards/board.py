@@ -1,7 +1,7 @@
-"""Read a board's rows, rank them, and cut the page that a query asks for.
+"""Read a board's rows, rank them, and cut the page of a query.
 
-The rows of a board are cached for its latest version. After a write only the submissions that
-changed are read again, and the board is ordered anew.
+The rows of a board are cached for its latest version. After a write only changed submissions are
+read again, and the board is ordered anew.
 """
 
 import logging
@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 Board = dict[str, Any]
 FirstPlaces = Mapping[tuple[str, str], FirstPlace]  # By division and hardware class.
 FIRST_METRICS = ("tta", "quality")  # Each board of trainings is ranked by one of them.
-# Sections of the rows with a figure and without a number.
+# Sections of unnumbered rows with a figure.
 LISTED_IN: dict[Evidence, Section] = {
     "measured": "elsewhere",
     "published": "unchecked",
@@ -120,7 +120,7 @@ class RankedBoard:
             return self._placed[start:stop]
 
     def find(self, submission_id: str) -> PlacedRow | None:
-        """Find the row of a submission. None if it is not on the board."""
+        """Find the row of a submission on the board."""
         if submission_id not in self.rows:
             return None
         at = self.order.position(submission_id)
@@ -216,8 +216,8 @@ def board_in_division(
     """Return the board of a query, and the query with its round and division.
 
     By default it is the first with a numbered row, else the first with a submission. Only trainings
-    have divisions, and their divisions are never ranked together. Without a `version` it shows
-    everything that the session's viewer sees, and nothing is cached.
+    have divisions, each with a separate ranking. Without a `version` it is uncached, and shows all
+    rows of the session's viewer.
     """
     query = in_own_metric(benchmark, query)
     board_of = _boards_of(session, benchmark, query, version)
@@ -234,7 +234,7 @@ def board_in_division(
 
 
 def query_of(benchmark: Benchmark, submission: Submission) -> BoardQuery:
-    """Return the query of the board that numbers a submission, by its kind's first metric."""
+    """Return the query of a submission's board, by its kind's first metric."""
     is_measured = submission.kind == "train" and submission.evidence == "measured"
     asked = {
         "metric": FIRST_METRIC[submission.kind],
@@ -314,7 +314,7 @@ def cut_board(
     *,
     version: int,
 ) -> Board:
-    """Cut the page of a ranked board that a query asks for, with the fields of BoardView."""
+    """Cut a query's page of a ranked board, with the fields of BoardView."""
     start = query.start(version)
     stop, total = start + query.limit, len(ranked)
     if query.is_selective:
@@ -345,7 +345,7 @@ def cut_board(
 def _other_rules(
     session: Session, benchmark: Benchmark, page: Iterable[PlacedRow]
 ) -> dict[str, str]:
-    """Say by SHA-256 how earlier definitions differ from today's, if figures don't compare."""
+    """Say by SHA-256 how earlier definitions differ from today's, if figures are incomparable."""
     words = {}
     for sha256 in sorted({placed["benchmark_sha256"] for placed in page} - {benchmark.sha256}):
         try:

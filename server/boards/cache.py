@@ -41,7 +41,7 @@ class CacheHint:
 
 
 def hint_of(scope: Scope) -> CacheHint:
-    """Return the hint of a request. Without a cache it is a new one that has no effect."""
+    """Return the hint of a request, or an unused one."""
     return cast(CacheHint, scope.get(HINT) or CacheHint())
 
 

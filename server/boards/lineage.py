@@ -47,9 +47,9 @@ class GainView(Schema):
 class IdeaView(Named):
     """A code submission with a public source, and its measured time or quality.
 
-    `parent` is the SHA-256 of the code submission that it is based on, if that has a public source.
-    `gain` is measured on the parent's hardware class, null if a run missed the target or a time is
-    missing. `record_date` is when it took the record of its division.
+    `parent` is the SHA-256 of its parent, if the parent's source is public. `gain` is measured on
+    the parent's hardware class, null if a run missed the target or a time is missing. `record_date`
+    is when it took the record of its division.
     """
 
     sha256: str
@@ -97,7 +97,7 @@ def list_ideas(session: Session, benchmark: Benchmark) -> IdeaList:
 
 
 def find_idea(session: Session, benchmark: Benchmark, submission: Submission) -> IdeaView | None:
-    """Find a code submission with its gain. None without a public source or a parent."""
+    """Find a public code submission with its gain on its parent."""
     package = submission.package
     parent = None if package is None else _parent(package)
     if package is None or parent is None:

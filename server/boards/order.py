@@ -49,12 +49,12 @@ Status = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """The facts of a submission that decide its place. Absent figures are None.
+    """The facts behind the place of a submission. Absent figures are None.
 
     `cost_usd` is the cost of a training, `cost_usd_per_10000` of 10,000 items of inference.
-    `held_back` says why a row has no number yet, `price_unranked` why its price ranks nothing.
-    `hardware_class` is the class that measured it. `submitter` is a user's id, or an organisation's
-    as a negative number.
+    `held_back` explains a missing number, `price_unranked` an unranked price. `hardware_class` is
+    the class that measured it. `submitter` is a user's id, or an organisation's as a negative
+    number.
     """
 
     submission_id: str
@@ -81,8 +81,8 @@ class Row:
 class Place(NamedTuple):
     """A row's place: `rank` from 1, which equal values share (`tied`), or `unranked_reason`.
 
-    `not_separated_from` is the number of the better row that the runs can't tell it from. A gap
-    below `visible_gap_percent` could not have been seen.
+    `not_separated_from` is the number of a better row with indistinguishable runs.
+    `visible_gap_percent` is the least gap that the runs can show.
     """
 
     submission_id: str

@@ -106,9 +106,8 @@ def boards_of(
 class SubmissionPreview(Schema):
     """An unsaved submission, checked and scored.
 
-    `rank` is the place that it would take now among the `entries` of its division.
-    `unranked_reason` explains a missing rank. Code has a `package` instead of a `result`, because a
-    worker measures its time.
+    `rank` is its possible place now among the `entries` of its division. `unranked_reason` explains
+    a missing rank. Code has a `package` instead of a `result`, because a worker measures its time.
     """
 
     benchmark: str
@@ -245,12 +244,12 @@ async def create_submission(
     Its source is published with the first verdict. A `submission` with its `logs` is a log
     submission. A DAWNBench entry with a latency and without a log is an inference.
 
-    Read its place on the board by a later GET. With `dry_run` nothing is stored, and the answer is
-    the result and the place that it would take.
+    Read its place on the board by a later GET. With `dry_run` nothing is stored, and the answer has
+    the result and the possible place.
 
     With an `Idempotency-Key` a repeated request gets the first one's submission. A refused
     submission leaves nothing behind. The answer names file, line and field. 409: these logs or this
-    code were sent before. 429: the quota has no room.
+    code were sent before. 429: the quota is used up.
     """
     most = max(services.settings.max_log_files, MOST_FILES) + 1
     read = partial(with_form, request, max_files=most)

@@ -222,7 +222,10 @@ def benchmark_page(benchmark_id: str, services: ServicesDep, request: Request) -
         )
     except REFUSALS as error:
         if wants_page:
-            return _refusal(services, benchmark, typed, problems_of(error, typed))
+            problems = problems_of(error, typed)
+            with services.database.read() as session:
+                context = refused_context(session, benchmark, typed, problems)
+            return HTMLResponse(render("benchmark.html", **context), status_code=422)
         if isinstance(error, ValidationError):
             found = [item | {"loc": ("query", *item["loc"])} for item in error.errors()]
             raise RequestValidationError(found) from error
@@ -233,14 +236,6 @@ def _encoded_page(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
     context = board_context(session, benchmark, query)
     page = render("benchmark.html", **context)
     return Encoded(page.encode(), total=context["board"]["total"])
-
-
-def _refusal(
-    services: ServicesDep, benchmark: Benchmark, typed: dict[str, str], problems: list[Problem]
-) -> Response:
-    with services.database.read() as session:
-        context = refused_context(session, benchmark, typed, problems)
-    return HTMLResponse(render("benchmark.html", **context), status_code=422)
 
 
 @public_page("/benchmarks/{benchmark_id}/ideas", "ideas.html", to_all=True)

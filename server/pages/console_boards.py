@@ -44,7 +44,7 @@ from server.pages.board import (
 )
 from server.pages.declared import PAGES, Console, Context, OrganiserDep, page, plain
 from server.pages.submit import files_of_folder, refusal_of
-from server.people.callers import Caller, leave_notice, require_same_origin
+from server.people.callers import leave_notice, require_same_origin
 from server.verifications import calibrations as views
 from server.verifications.calibrations import CONSOLE, ONE
 
@@ -185,7 +185,7 @@ def calibration_page(session: Session, services: Services, calibration_id: str) 
 
 @page("/console/leaderboards/{benchmark_id}/preview", "preview.html", role="organiser")
 def preview_page(
-    session: Session, services: Services, caller: Caller, request: Request, benchmark_id: str
+    session: Session, services: Services, request: Request, benchmark_id: str
 ) -> Context:
     """Show a board without its embargo. An invalid query gets a message for each wrong field."""
     benchmark = find_benchmark(services.benchmarks, benchmark_id)

@@ -98,19 +98,14 @@ def _with_settings(
     ]
 
 
-def _figure(entry: Context, time: TimeFormat) -> float | None:
-    if entry["latency_ms"] is not None and entry["tta_seconds"] is None:
-        return float(entry["latency_ms"]) / 1000
-    return time.figure(entry)
-
-
 def _timed(entry: Context, name: str, time: TimeFormat) -> Context:
     low, high = time.ends(entry)
+    is_latency = entry["latency_ms"] is not None and entry["tta_seconds"] is None
     return {
         "submission_id": entry["submission_id"],
         "place": place_words(entry),
         "name": name,
-        "figure": _figure(entry, time),
+        "figure": entry["latency_ms"] / 1000 if is_latency else time.figure(entry),
         "low": low,
         "high": high,
     }

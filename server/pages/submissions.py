@@ -87,13 +87,13 @@ def submission_page(
         "entry": None,
         "score": _measured_score(session, submission),
     }
-    context |= _for_its_owner(session, request, services, submission, context)
+    context |= _for_its_owner(session, request, services, submission)
     if context["submission"]["package"] is not None:
         context["entry"] = entry_context(session, viewer, submission)
     if tab == "runs":
         uses = context["score"]["uses"] if context["score"] else {}
         context["groups"] = run_groups(session, submission, uses)
-    return context | _shown(session, services, submission, context, tab)
+    return context | _shown(session, submission, context, tab)
 
 
 def _held(session: Session, services: Services, submission: Submission) -> Context | None:
@@ -182,13 +182,7 @@ def _head_to_heads_under_way(session: Session, submission: Submission) -> list[C
     return found
 
 
-def _shown(
-    session: Session,
-    services: Services,
-    submission: Submission,
-    context: Context,
-    tab: str,
-) -> Context:
+def _shown(session: Session, submission: Submission, context: Context, tab: str) -> Context:
     """Choose the verification for the first tab, and the measured or logged runs to draw."""
     shown, chart = None, None
     is_measured = submission.evidence == "measured" and submission.kind == "train"
@@ -281,11 +275,7 @@ def request_page(
 
 
 def _for_its_owner(
-    session: Session,
-    request: Request,
-    services: Services,
-    submission: Submission,
-    context: Context,
+    session: Session, request: Request, services: Services, submission: Submission
 ) -> Context:
     until = None
     if submission.embargoed:

@@ -66,7 +66,7 @@ NONE_LEFT = "request it again once the workers run"
 def claim_attempt(
     attempt_id: str, body: ClaimRequest, services: ServicesDep, caller: WorkerDep
 ) -> Lease:
-    """Lease an attempt to the worker that was drawn for it, and return its job.
+    """Lease an attempt to its drawn worker, and return its job.
 
     409: it is taken or over, or this worker is held. 426: the worker speaks another protocol.
     """

@@ -307,7 +307,7 @@ def _queue_missing(session: Session, calibration: Calibration) -> int:
 
 
 def keep_runs(session: Session, verification: Verification, report: ReplayReport) -> None:
-    """Store every run of a chunk, also a run that diverged or ran out of time."""
+    """Store every run of a chunk, also diverged and timed-out ones."""
     for run, training in zip(report.runs, verification.trainings, strict=True):
         session.add(
             CalibrationRunRow(
@@ -396,7 +396,7 @@ def get_calibration(session: Session, services: Services, calibration_id: str) -
 
 
 def batch_size_of(chunk: Verification) -> int:
-    """Return the batch size that all runs of a chunk share."""
+    """Return the batch size shared by the runs of a chunk."""
     return int(chunk.trainings[0].settings["batch_size"])
 
 

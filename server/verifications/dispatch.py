@@ -52,7 +52,7 @@ BREATH_SECONDS = 0.01
 IDLE_INTERVALS = 4
 # Quotas and workers get free with time, while the boards' versions stay.
 SETTLE_SECONDS = 600.0
-UNMADE_SECONDS = 10.0  # Between searches for reruns that no worker can make.
+UNMADE_SECONDS = 10.0  # Between searches for reruns without an able worker.
 # Less than any lease.
 CLOCK_SECONDS = 2.0
 
@@ -236,7 +236,7 @@ def _require_greeted(database: Database, name: str, caller: Caller) -> None:
 
 
 class PollDesk:
-    """Attempts that wait for a lease. One look serves all polls, on the event loop's thread."""
+    """Attempts waiting for a lease. One look serves all polls, on the event loop's thread."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -1,9 +1,9 @@
 """The queue: the order of attempts for free workers, when they may start, and why they wait.
 
-1. Independent reruns go first, because verdicts wait for them. Attempts follow that a drawn worker
-   didn't lease.
-2. Attempts that an organiser asked for go before attempts that come with a submission. While any of
-   the latter waits, at most ORGANISERS_IN_A_ROW of the former go in a row.
+1. Independent reruns go first, because verdicts wait for them. Attempts left by their drawn worker
+   follow.
+2. Organisers' requests go before attempts of new submissions. While any of the latter waits, at
+   most ORGANISERS_IN_A_ROW of the former go in a row.
 3. Within each of the two, submitters take turns. Next is a submitter without a turn, then the
    submitter with the longest time since a turn on this hardware class. So a thousand attempts of
    one submitter delay another's first by at most one of them.
@@ -145,14 +145,12 @@ def take_due(session: Session) -> list[Drawn]:
         choice.take(row, choice.hands(row))
     rest = [row for row in waiting if not row.is_apart and row.sent_to is None]
     for hardware_class in sorted({worker.hardware_class for worker in choice.free.values()}):
-        _take_by_turns(session, choice, hardware_class, rest)
+        _take_by_turns(choice, hardware_class, rest)
     return choice.drawn
 
 
-def _take_by_turns(
-    session: Session, choice: "Choice", hardware_class: str, waiting: list[Any]
-) -> None:
-    turns = read_turns(session, hardware_class)
+def _take_by_turns(choice: "Choice", hardware_class: str, waiting: list[Any]) -> None:
+    turns = read_turns(choice.session, hardware_class)
     while True:
         hands = {row: choice.hands(row, hardware_class) for row in waiting}
         order = fair_order((row for row in waiting if hands[row]), turns)
