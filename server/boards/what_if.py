@@ -96,7 +96,7 @@ def make_what_if(
 
 
 def what_if_of(benchmark: Benchmark, query: BoardQuery) -> WhatIf | None:
-    """Return the other clock and target of a query. None for the official ranking or no times."""
+    """Return the other clock and target of a query. None for the official ranking."""
     if query.clock is None and query.target is None:
         return None
     found = make_what_if(benchmark, clock=query.clock, target=query.target)

@@ -384,7 +384,7 @@ def _is_measured(
 def _is_between_calibrated(
     session: Session, submission: Submission, published: Verification
 ) -> bool:
-    """Check whether a closed submission's batch size is outside the calibrated bands."""
+    """Check whether a closed submission's batch size lacks a calibrated band."""
     if submission.division != "closed" or submission.kind != "train":
         return False
     benchmark, claim = benchmark_of(session, published), claim_of(submission)

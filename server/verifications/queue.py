@@ -2,8 +2,8 @@
 
 1. Independent reruns go first, because verdicts wait for them. Attempts left by their drawn worker
    follow.
-2. Organisers' requests go before attempts of new submissions. While any of the latter waits, at
-   most ORGANISERS_IN_A_ROW of the former go in a row.
+2. Organisers' requests go before submitters' attempts. While any of the latter waits, at most
+   ORGANISERS_IN_A_ROW of the former go in a row.
 3. Within each of the two, submitters take turns. Next is a submitter without a turn, then the
    submitter with the longest time since a turn on this hardware class. So a thousand attempts of
    one submitter delay another's first by at most one of them.

@@ -184,7 +184,7 @@ class QueueChange(Body):
 
 
 class WorkerChange(Body):
-    """Pause or resume a worker, or confirm its hardware class. A pause needs a shown reason."""
+    """Pause a worker with a reason that is shown, resume it, or confirm its hardware class."""
 
     model_config = example(paused=True, reason="new fans on Saturday")
 
