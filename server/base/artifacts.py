@@ -33,11 +33,7 @@ class Staged:
 
 
 class Bucket:
-    """A bucket and a folder in it, from an address such as s3://results/logs.
-
-    boto3 finds the credentials: AWS_* variables, a shared credentials file, or the machine's role.
-    An object is written whole and never changed.
-    """
+    """A bucket and a folder in it, as s3://results/logs. boto3 finds the credentials."""
 
     def __init__(self, url: str, *, endpoint_url: str | None) -> None:
         self.url = url
@@ -131,10 +127,8 @@ class ArtifactStore:
 
     A file is staged, then settled, and kept when its submission is accepted: a discarded file
     leaves nothing behind. Keeping is a rename, so readers only see whole files. A kept file
-    outlasts a loss of power.
-
-    With a `bucket` the folder only holds staged files. Settling writes to the bucket, where the
-    file of a refused submission stays unused.
+    outlasts a loss of power. With a `bucket` the folder only holds staged files, and settling
+    writes to the bucket.
     """
 
     def __init__(self, folder: Path, bucket: Bucket | None = None) -> None:

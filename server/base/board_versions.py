@@ -36,8 +36,7 @@ def raise_board_version(
 ) -> None:
     """Mark a benchmark's boards as changed, in the transaction of the change.
 
-    `submission_id` is the only changed submission, with its runs and its published verdict. Readers
-    then read only this submission again.
+    `submission_id` is the only changed submission, with its runs and published verdict.
     """
     raising = _RAISING[session.get_bind().dialect.name]
     first = {"benchmark_id": benchmark_id, "version": 1}

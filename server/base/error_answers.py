@@ -251,7 +251,7 @@ def answer(request: Request, error: ServerError) -> Response:
     wants_page = "text/html" in request.headers.get("accept", "")
     if wants_page and not request.url.path.startswith("/api/"):
         if request.method == "GET" and "Retry-After" in headers:
-            # Let the browser reload, at a random moment: a class is refused together.
+            # Browsers reload at random moments, or a class refused together would return together.
             headers["Refresh"] = str(int(headers["Retry-After"]) + randbelow(SPREAD_SECONDS))
         page = render(
             "error.html", status=status, title=title, detail=error.told, problems=error.problems

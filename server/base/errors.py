@@ -11,8 +11,7 @@ from finishline.rules.text import did_you_mean
 class ServerError(Exception):
     """An error with an HTTP status and a sentence that names the remedy.
 
-    The same request may succeed after `retry_seconds`. Only logs and administrators see `cause`,
-    which may name hosts.
+    The same request may succeed after `retry_seconds`. `cause` may name hosts, for logs only.
     """
 
     status = 500

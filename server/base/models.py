@@ -431,7 +431,6 @@ class RunRow(Base):
     """One run of a submission: its log (by hash), its curve (one JSON list), its figures.
 
     `convergence` counts epochs or samples, the benchmark's unit, of a run that succeeded.
-    `settings` are the hyperparameters in its log.
     """
 
     __tablename__ = "runs"
@@ -582,8 +581,7 @@ class Verification(Base):
 class JobTraining(Base):
     """Training `index` of a verification: `settings` over the reference's defaults, and a seed.
 
-    `package` names its code (`Training` in finishline.rules.verification.messages). `opening`
-    hashes the beginning of its curve, to find copies.
+    `package` names its code. `opening` hashes the beginning of its curve, to find copies.
     """
 
     __tablename__ = "job_trainings"
@@ -852,8 +850,7 @@ class HardwareClassRow(Base):
 class WorkerProbeRow(Base):
     """A worker's measurements of itself at one moment. `gflops` is its speed check, if it has one.
 
-    Speed checks are compared within a `configuration`: `ratio` is the multiple of
-    `baseline_gflops`. `figures` has the peaks, `host` the surroundings.
+    `ratio` is its multiple of `baseline_gflops`, which holds within a `configuration`.
     """
 
     __tablename__ = "worker_probes"

@@ -86,10 +86,9 @@ MOST_TOKENS = 20
 
 
 def require_new_name(session: Session, name: str, *, user_id: int | None = None) -> None:
-    """Refuse a new name that looks like another name.
+    """Refuse a new name that looks like another name. Raises ContentError or ConflictError.
 
-    The display name of user `user_id` may look like the name of their account. Raises ContentError
-    about the form, ConflictError naming the similar name.
+    The display name of user `user_id` may look like the name of their account.
     """
     if fault := fault_in(name):
         raise ContentError(f"The name {name!r} {fault}.")
@@ -130,7 +129,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 ORGANISERS: tuple[Role, ...] = ("organiser", "admin")
 # A user's role is the highest that their tokens may have.
 RANK: dict[str, int] = {"worker": 0, "submitter": 1, "organiser": 2, "admin": 3}
-# A worker's token is on a stranger's host, so it passes nowhere here.
+# Without worker, because a worker's token is on a stranger's host.
 SUBMITTERS: tuple[Role, ...] = ("submitter", *ORGANISERS)
 # Roles of tokens accepted for the role of a declaration.
 MAY: dict[str, tuple[Role, ...]] = {

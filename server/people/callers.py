@@ -143,8 +143,8 @@ LONGEST_NOTICE = 400
 class Sessions:
     """Starlette's sessions, in a cookie for https only if the request is https.
 
-    The cookie is signed, but anybody who has it can read it: keep secrets out of it. It ends with
-    the browser, or with the times in it.
+    Anybody who has the signed cookie can read it: keep secrets out. It ends with the browser or by
+    its times.
     """
 
     def __init__(self, app: ASGIApp, *, key: str, settings: Settings) -> None:

@@ -345,7 +345,7 @@ def _record_import(session: Session, new: Checked, submission: Submission) -> No
         after={
             "benchmark": submission.benchmark_id,
             "organisation": published and published.organisation,
-            # Because "source" is where the action came from.
+            # Named "archive", because "source" is where the action came from.
             "archive": published and published.source,
             "commit": new.upload.source_commit,
             "logs": len(new.runs),
