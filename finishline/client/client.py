@@ -155,17 +155,19 @@ class Client:
         self,
         submission: SubmissionView | str,
         *,
-        kind: str = "replay",
+        kind: str | None = None,
         reason: str | None = None,
         repeats: int | None = None,
     ) -> VerificationView:
-        """Request a verification of a submission: a replay, its latency or another kind.
+        """Request the verification of a submission, or another kind that you name.
 
         An ablation trains each variant of a code submission's factors `repeats` times. The owner of
         a submission may request its first, on their quota, and an organiser any.
         """
         path = _path(submission) + "/verifications"
-        body: dict[str, object] = {"kind": kind, "reason": reason}
+        body: dict[str, object] = {"reason": reason}
+        if kind is not None:
+            body["kind"] = kind
         if repeats is not None:
             body["repeats"] = repeats
         return read_view(VerificationView, self._transport.post(path, body))

@@ -155,13 +155,13 @@ AskedFor = Annotated[
 class VerificationCreate(Body):
     """Kind of verification to request, and the reason. Both are stored.
 
-    A "replay" trains the reference with the submission's settings. A "latency" times its trained
-    model. An "ablation" trains each variant of a code submission `repeats` times.
+    Without a kind, logs are replayed, code is measured, and an inference result's latency is timed.
+    An "ablation" trains each variant of a code submission `repeats` times.
     """
 
     model_config = example(kind="replay", reason="record claim")
 
-    kind: AskedFor = "replay"
+    kind: AskedFor | None = None
     reason: str | None = Field(default=None, max_length=2000)
     repeats: Annotated[int, Field(ge=FEWEST_REPEATS, le=MOST_REPEATS), NO_FLAG] = USUAL_REPEATS
 
@@ -209,13 +209,14 @@ def request_verification(
     submission_id: str,
     body: VerificationCreate | None = None,
 ) -> VerificationView:
-    """Request a replay of a submission, or a measurement of its latency.
+    """Request the verification of a submission, or another kind that you name.
 
     The answer seals the drawn runs and seeds. A submitter may request the first verification of
     their own submission, which counts against their quota. Organisers may request any.
     """
     wanted = body or VerificationCreate()
     submission, reserved = find_submission(session, submission_id), None
+    kind = wanted.kind or kind_that_checks(submission)
     wishes = {REPEATS: wanted.repeats}
     if submission.user.name == REFERENCE and submission.pool_id is None:
         wishes["runs"] = REFERENCE_RUNS
@@ -226,22 +227,22 @@ def request_verification(
             raise NotAllowedError(
                 "This submission belongs to another user: only they or an organiser may request it."
             )
-        _require_first(session, submission, wanted.kind)
+        _require_first(session, submission, kind)
         reserved = reserve_replay(
             session,
             services.settings,
             submission,
             user_id=caller.user_id,
-            kind=wanted.kind,
+            kind=kind,
             wishes=wishes,
         )
     package = submission.trained_package
-    if wanted.kind == ABLATION.name and package is not None and not is_source_public(package):
+    if kind == ABLATION.name and package is not None and not is_source_public(package):
         raise ConflictError(
             "The runs of an ablation name the factors, and this source is not public yet.",
             hint="Ask for them after the first verdict, which publishes it.",
         )
-    purpose = PURPOSES[wanted.kind]
+    purpose = PURPOSES[kind]
     order = Order(
         purpose, caller.user_id, wanted.reason, submission, wishes=wishes, reserved=reserved
     )

@@ -285,7 +285,7 @@ def test_verify_without_watching_answers_at_once(finishline, standin):
     ran = finishline("verify", "s1", "--reason", "too good", "--token", "fl_o")
     assert ran.code == 0
     assert f"Verification v1 is queued: {standin.url}/verifications/v1" in ran.out
-    assert json.loads(standin.asked[0].body) == {"kind": "replay", "reason": "too good"}
+    assert json.loads(standin.asked[0].body) == {"reason": "too good"}
 
 
 @pytest.mark.parametrize(

@@ -254,7 +254,7 @@ def test_the_client_hands_in_a_folder_or_its_files(entries, package, site, alice
         ended = ada.wait(made.verifications[-1].id, timeout_seconds=0)
         assert ended.outcome == "verified"
         assert ada.submission(made.id).rank == 1
-        assert ada.verify(made, kind="entry").state == "queued"
+        assert ada.verify(made).state == "queued"
 
         (package / "link.txt").symlink_to("/etc/passwd")
         with pytest.raises(finishline.Refused) as refused:

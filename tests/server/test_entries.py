@@ -345,14 +345,14 @@ def test_the_same_program_is_a_duplicate(entries, alice, bob, olivia, client):
 def test_more_runs_join_the_same_pool_and_are_compared(entries, entry_id, olivia, database):
     entries.measure(entry_id)
 
-    more = entries.ask(entry_id, kind="entry")
+    more = entries.ask(entry_id)
 
     assert more.status_code == 201, more.text
     entries.measure(entry_id, seconds=3.0)
     with database.read() as session:
         runs = session.query(PoolRun).all()
     assert (len(runs), len({run.pool_id for run in runs})) == (10, 1)
-    assert entries.ask(entry_id).status_code == 403, "a package is not replayed"
+    assert entries.ask(entry_id, kind="replay").status_code == 403, "code is not replayed"
     page = Console(entries.client, olivia).get(f"/console/decide/{more.json()['id']}").text
     assert "5 of 5" in words_of(page)
     assert "slower (Welch" in words_of(page)

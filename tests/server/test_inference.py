@@ -168,12 +168,14 @@ def test_no_inference_is_replayed_and_a_sentence_says_what_to_ask_for(
     send, client, olivia, row_counts
 ):
     submission_id = enter(send, form={"benchmark": "digits"})
-    answer = client.post(f"{SUBMISSIONS}/{submission_id}/verifications", headers=olivia.headers)
+    answer = client.post(
+        f"{SUBMISSIONS}/{submission_id}/verifications",
+        json={"kind": "replay"},
+        headers=olivia.headers,
+    )
 
     assert answer.status_code == 422
-    assert (
-        "an inference result. Request its latency instead (kind latency)" in answer.json()["detail"]
-    )
+    assert "an inference result. Request its latency" in answer.json()["detail"]
     assert row_counts()["verifications"] == 0
 
 

@@ -19,8 +19,8 @@ from finishline.rules.verification.purposes import ABLATION, ASKED_FOR, ENTRY, P
 KINDS = ". ".join(f"{name}: {PURPOSES[name].words.about}" for name in ASKED_FOR)
 
 
-def _known_kind(name: str) -> str:
-    if name not in ASKED_FOR:
+def _known_kind(name: str | None) -> str | None:
+    if name is not None and name not in ASKED_FOR:
         raise typer.BadParameter(f"{name!r} is not {' or '.join(ASKED_FOR)}.")
     return name
 
@@ -33,9 +33,12 @@ def verify(
         list[str] | None, Argument(metavar="[SUBMISSION]...", help="Ids of submissions.")
     ] = None,
     watch: Annotated[
-        bool, Option("--watch", help="Follow the replay of one submission until its verdict.")
+        bool, Option("--watch", help="Follow one verification until its verdict.")
     ] = False,
-    kind: Annotated[str, Option(callback=_known_kind, help=f"{KINDS}.")] = "replay",
+    kind: Annotated[
+        str | None,
+        Option(callback=_known_kind, help=f"By default the one that fits. {KINDS}."),
+    ] = None,
     reason: Annotated[str | None, Option(help="Reason, shown with the verification.")] = None,
     benchmark: Annotated[str | None, Option(help="All submissions of this benchmark.")] = None,
     status: Annotated[
@@ -62,7 +65,9 @@ def verify(
     ] = USUAL_REPEATS,
     listed: Annotated[bool, Option("--list", help="List the newest verifications.")] = False,
 ) -> ExitCode:
-    """Request a replay: the first one as the submission's owner, others as an organiser.
+    """Verify a submission: its owner may request the first time, an organiser any time.
+
+    Logs are replayed with secret seeds. Code is trained in a sandbox, and its time measured.
 
     Several submissions (organisers only) need a --reason.
 
@@ -80,14 +85,14 @@ def verify(
             "--ablations": ablations, "--benchmark": benchmark is not None}  # fmt: skip
     chosen = [act for act, is_chosen in acts.items() if is_chosen]
     several = benchmark is not None or dry_run or (len(named) > 1 and not head_to_head)
-    if len(chosen) > 1 or (chosen and kind != "replay"):
+    if len(chosen) > 1 or (chosen and kind):
         raise UsageError(f"Pass one of {', '.join(acts)}. --kind is for a single submission.")
     if listed:
         view = server.get("/verifications", limit=100)
         screen.answer(view, [table_of("verifications", view["verifications"])])
         return ExitCode.OK
     if several:
-        if watch or again or ablations or kind != "replay":
+        if watch or again or ablations or kind:
             raise UsageError("--watch, --kind, --again and --ablations are for one submission.")
         return _verify_several(server, screen, named, benchmark, status, reason, dry_run=dry_run)
     if len(named) != 1 + head_to_head or status is not None:
@@ -154,13 +159,14 @@ def _follow(server: ServerClient, view: View, screen: Screen, *, watch: bool, wh
     return view
 
 
-def _find_asked(server: ServerClient, name: str, *, kind: str, also_ended: bool) -> View | None:
+def _find_asked(
+    server: ServerClient, name: str, *, kind: str | None, also_ended: bool
+) -> View | None:
     """Find a verification by id, or a submission's running or latest one. Raises CliError."""
     submission = _get_if_there(server, f"/submissions/{segment(name)}")
     if submission is None:
         return _get_if_there(server, f"/verifications/{segment(name)}")
-    # The measurement of code is followed in place of a replay.
-    kinds = ("replay", ENTRY.name) if kind == "replay" else (kind,)
+    kinds = (kind,) if kind else ("replay", ENTRY.name)
     asked = [each for each in submission["verifications"] if each["kind"] in kinds]
     found = [each for each in asked if each["state"] not in ENDED]
     if also_ended:
@@ -180,8 +186,8 @@ def _get_if_there(server: ServerClient, path: str) -> View | None:
 
 
 def request_verification(
-    server: ServerClient, submission: str, *, kind: str = "replay", **wishes: object
+    server: ServerClient, submission: str, *, kind: str | None = None, **wishes: object
 ) -> View:
     path = f"/submissions/{segment(submission)}/verifications"
-    view: View = server.post(path, {"kind": kind} | wishes)
+    view: View = server.post(path, ({"kind": kind} if kind else {}) | wishes)
     return view

@@ -329,9 +329,9 @@ def draw_replay(
 def why_not_replayable(benchmark: Benchmark, claim: Claim) -> str | None:
     """Return why the reference model cannot replay a claim, or None if it can."""
     if claim.kind == "inference":
-        return "it is an inference result. Request its latency instead (kind latency)"
+        return "it is an inference result. Request its latency"
     if claim.package is not None:
-        return "it is a code submission. Request its measurement instead (kind entry)"
+        return "it is a code submission. Request its measurement"
     if benchmark.replay is None:
         return f"{benchmark.benchmark_id} has no reference model to replay yet"
     if claim.dawnbench is not None:
