@@ -159,7 +159,7 @@ def observed(app: ASGIApp, metrics: RequestMetrics, *, private: bool = False) ->
 def create_app(
     settings: Settings, *, dispatch: bool = True, database: Database | None = None
 ) -> FastAPI:
-    """Make the application for these settings. Only with `dispatch` it starts threads.
+    """Make the application for these settings. It starts threads only with `dispatch`.
 
     It closes `database`, an open database at the settings' address, when it stops. Raises
     RuntimeError if the database is not migrated, or another process serves it.

@@ -11,7 +11,8 @@ from finishline.rules.text import did_you_mean
 class ServerError(Exception):
     """An error with an HTTP status and a sentence that names the remedy.
 
-    The same request may succeed after `retry_seconds`. `cause` may name hosts, for logs only.
+    The same request may succeed after `retry_seconds`. `cause` may name hosts: only logs and
+    administrators get it.
     """
 
     status = 500

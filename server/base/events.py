@@ -33,7 +33,7 @@ class SubmissionAccepted:
 
 @dataclass(frozen=True)
 class VerificationWanted:
-    """A policy wants a verification, charged with `reserved` accelerator seconds or None."""
+    """A policy wants a verification. Its submitter pays `reserved` accelerator seconds, if any."""
 
     submission: Submission
     requested_by: int
