@@ -8,7 +8,7 @@ from typing import Any
 from finishline.rules.ranking import check_of_row, is_entry
 from web.formats import SECONDS, TimeFormat, milliseconds, moment
 from web.names import byline, hardware, row_name
-from web.verdicts import standing_words
+from web.progress import standing_words
 
 View = Mapping[str, Any]
 # Each is dark enough for white text on it: a contrast of at least 4.5 to 1.
@@ -19,7 +19,8 @@ COLOURS = {
     "contradicted": "#b0261c",
 }
 _LONGEST_LABEL = 60
-_UNPRINTABLE = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+# Characters that XML 1.0 does not allow in a text. A stranger's name may hold anything.
+NOT_IN_XML = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,8 @@ def figure(submission: View, time: TimeFormat) -> str | None:
     """The figure that ranks a submission first. None for a claim, because its time is not ours."""
     result = submission["result"]
     is_inference = submission["kind"] == "inference"
-    if is_entry(submission):
-        if not result["eligible"]:
-            return "not ranked"
-        return time.ranked(_row(submission)) if submission["evidence"] == "measured" else None
-    if not (result["reached"] if is_inference else result["tta_seconds"] is not None):
+    has_reached = result["reached"] if is_inference else result["tta_seconds"] is not None
+    if not has_reached and not is_entry(submission):
         return "target not reached"
     if not result["eligible"]:
         return "not ranked"
@@ -80,7 +78,7 @@ def _row(submission: View) -> View:
 
 def printable(text: object) -> str:
     """A text without the characters that XML cannot hold, on one line."""
-    return " ".join(_UNPRINTABLE.sub("", str(text)).split())
+    return " ".join(NOT_IN_XML.sub("", str(text)).split())
 
 
 def cut(text: str, longest: int) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from finishline.rules.ranking import evidence_words
-from finishline.rules.text import count_text, unseen_gap_text
+from finishline.rules.text import unseen_gap_text
 from web.formats import (
     DASH,
     SECONDS,
@@ -103,18 +103,6 @@ def comparison_rows(
     result = rows_of([*_result(submissions, target, time), evidence])
     rows = [rank, *result, *_settings(submissions), *rows_of(SYSTEM)]
     return [row for row in rows if any(text != DASH for text in row.texts)]
-
-
-def in_turn_sentence(pair: View, names: Mapping[str, str]) -> str:
-    """Say what the head-to-head of a compared pair found. `names` are by submission."""
-    found = pair["head_to_head"]
-    challenger = found["challenger"]
-    other = names[pair["second" if pair["first"] == challenger else "first"]]
-    unsure = ", not proven" if found["outcome"] == "not_proven" else ""
-    return (
-        f"In {count_text(found['pairs'], 'pair')} trained in turn, {names[challenger]} takes "
-        f"{ratio_text(found['ratio'])} times the time of {other}{unsure}"
-    )
 
 
 def pair_sentence(pair: View, comparison: View, names: Sequence[str] = LETTERS) -> str:

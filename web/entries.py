@@ -56,8 +56,7 @@ def factor_rows(effects: Sequence[View], words: Mapping[str, str]) -> list[dict[
 def idea_lines(packages: Sequence[View]) -> list[list[dict[str, Any]]]:
     """Code submissions in lines, each based on the one before, with the `branches` beside it.
 
-    A line goes on with the child that most descend from. So a branch has at most half as many
-    descendants, and branches are never nested deeply.
+    A line goes on with the child that most descend from, so branches are never nested deeply.
     """
     known = {each["sha256"] for each in packages}
     children: defaultdict[str | None, list[View]] = defaultdict(list)

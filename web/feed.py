@@ -1,6 +1,5 @@
 """Atom feeds (RFC 4287): records and verdicts as entries."""
 
-import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from finishline.rules.ranking import evidence_words
+from web.citation import NOT_IN_XML
 from web.entries import outcome_word
 from web.formats import SECONDS, TimeFormat, moment, number, percent
 from web.names import byline, entry_title
@@ -16,8 +16,6 @@ from web.progress import kind_word
 from web.render import render
 
 MEDIA_TYPE = "application/atom+xml; charset=utf-8"
-# Characters that XML 1.0 does not allow in a text. A stranger's name may hold anything.
-_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -37,10 +35,7 @@ class FeedEntry:
 def atom_feed(
     entries: Sequence[FeedEntry], *, base: str, path: str, page: str, title: str
 ) -> bytes:
-    """Entries, the latest first, as an Atom document: `base` is the site's address.
-
-    An id stands for its subject alone, so that it stays when the site moves to another address.
-    """
+    """Entries, the latest first, as an Atom document. Ids stay when the site, `base`, moves."""
     updated = max((moment(entry.updated) for entry in entries), default=_NEVER)
     document = render(
         "feed.atom",
@@ -53,7 +48,7 @@ def atom_feed(
         id_of=lambda subject: uuid.uuid5(uuid.NAMESPACE_URL, f"finishline {subject}").urn,
         timestamp=lambda updated: _timestamp(moment(updated)),
     )
-    return _NOT_IN_XML.sub("\ufffd", document).encode()
+    return NOT_IN_XML.sub("\ufffd", document).encode()
 
 
 def _timestamp(when: datetime) -> str:

@@ -35,7 +35,6 @@ NAMES = {
 def families(benchmarks: Sequence[View]) -> list[Family]:
     """Our own benchmarks first, then each round of MLPerf, the newest first, then DAWNBench.
 
-    A benchmark of ours that an archive has results of is in two families, one for each round.
     Within a family the boards with submissions stand first. Our own are all rows, because a
     newcomer can take part in them.
     """
@@ -106,10 +105,9 @@ SHOWN: dict[Shown, str] = {
 
 @dataclass(frozen=True)
 class Matrix:
-    """The benchmarks that have a time, and the systems, those with the most results first.
+    """The benchmarks that have a time, and the fastest result of each system on them, by id.
 
-    A system has its fastest result on each benchmark, by id. `fastest` and `slowest` are the
-    seconds of all results.
+    The system with the most results is first. `fastest` and `slowest` are seconds of all results.
     """
 
     benchmarks: list[View]

@@ -15,27 +15,24 @@ from finishline.rules.text import count_text, significant
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES, is_in_box
 from web import (
     assets,
-    board_marks,
     board_table,
     citation,
     compare,
     entries,
     formats,
     home_words,
+    marks,
     names,
     progress,
     run_measurements,
-    sparklines,
-    verdicts,
 )
 from web.charts import curves, hardware, records, verification
 
 TEMPLATES = Path(__file__).parent / "templates"
 # Templates call the public functions of these modules by their own names.
 MODULES = (
-    assets, board_marks, board_table, citation, compare, curves, entries, formats, hardware,
-    home_words, names, progress, ranking, records, run_measurements, sparklines, verdicts,
-    verification,
+    assets, board_table, citation, compare, curves, entries, formats, hardware, home_words,
+    marks, names, progress, ranking, records, run_measurements, verification,
 )  # fmt: skip
 
 

@@ -1,8 +1,7 @@
 """Measurements beside a run: columns, phases, settings."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from finishline.rules.run import Phase
 from finishline.rules.text import significant
@@ -67,28 +66,21 @@ def phases_used(runs: Sequence[View]) -> list[str]:
     return [phase for phase in Phase if any((run["ledger"] or {}).get(phase) for run in runs)]
 
 
-@dataclass(frozen=True)
-class Setting:
-    """A setting with its values: one, or several where the runs differ."""
+class Setting(NamedTuple):
+    """A setting with its text, which has several values where the runs differ."""
 
     name: str
-    values: tuple[float, ...]
+    text: str
     by_logs: bool
-
-    @property
-    def text(self) -> str:
-        """Every value as it is read."""
-        return ", ".join(number(value) for value in self.values)
 
 
 def stated_settings(submission: View) -> list[Setting]:
     """Every setting of a submission, each once. The claim's own word comes first."""
     claimed = submission["hyperparameters"]
-    logged: dict[str, dict[float, None]] = {}
+    logged: dict[str, dict[str, None]] = {}
     for run in submission["runs"]:
         for name, value in (run["settings"] or {}).items():
-            logged.setdefault(name, {})[value] = None
-    return [
-        *(Setting(name, (value,), by_logs=False) for name, value in claimed.items()),
-        *(Setting(n, tuple(v), by_logs=True) for n, v in logged.items() if n not in claimed),
-    ]
+            logged.setdefault(name, {})[number(value)] = None
+    own = [Setting(name, number(value), by_logs=False) for name, value in claimed.items()]
+    others = [Setting(n, ", ".join(v), by_logs=True) for n, v in logged.items() if n not in claimed]
+    return own + others

@@ -44,7 +44,7 @@ from web.charts.verification import (
     replay_chart,
 )
 from web.formats import SECONDS, TimeFormat
-from web.sparklines import canary_line, record_line
+from web.marks import canary_line, record_line
 
 MINUTES = TimeFormat("min")
 

@@ -10,7 +10,6 @@ from tests.web.views import (
 )
 from web.compare import (
     comparison_rows,
-    in_turn_sentence,
     neighbour_names,
     pair_sentence,
     side_names,
@@ -80,12 +79,6 @@ def test_pair_is_said_from_the_faster_side():
     chance = said(pair(told_apart=False, p_adjusted=0.3, runs_needed=1200))
     assert "significantly" not in chance
     assert "1,200 runs" in chance
-
-
-def test_pairs_in_turn_are_told_as_their_page_does():
-    met = {"challenger": "b", "outcome": "not_proven", "ratio": 0.034, "pairs": 10}
-    told = in_turn_sentence(pair(head_to_head=met), {"a": "A", "b": "B"})
-    assert told == "In 10 pairs trained in turn, B takes 0.034 times the time of A, not proven"
 
 
 def test_runs_should_reach_the_target_where_the_reference_does():

@@ -1,13 +1,10 @@
 """Verdicts, measurements and settings in words."""
 
+from web.progress import reads_between_evaluations, verdict_checks
 from web.run_measurements import (
     Setting,
     measured_columns,
     stated_settings,
-)
-from web.verdicts import (
-    reads_between_evaluations,
-    verdict_checks,
 )
 
 
@@ -92,8 +89,8 @@ def test_settings_of_logs_follow_the_claims():
     submission = {"hyperparameters": {"batch_size": 64.0}, "runs": runs}
 
     assert stated_settings(submission) == [
-        Setting("batch_size", (64.0,), by_logs=False),
-        Setting("opt_base_learning_rate", (0.00055,), by_logs=True),
+        Setting("batch_size", "64", by_logs=False),
+        Setting("opt_base_learning_rate", "0.00055", by_logs=True),
     ]
 
 

@@ -20,15 +20,13 @@ HOVER = "%{y:.5~g} at %{x:.4~g}"
 class Curves:
     """Curves over time, and over epochs, or evaluations where a log does not tell epochs.
 
-    A curve is a list of evaluations (epoch, seconds, quality, and their "index" where some are left
-    out). `counts` is the word for what its epochs are, such as steps.
+    A curve is a list of evaluations. `counts` is the word for what its epochs are, such as steps.
     """
 
     def __init__(self, runs: Iterable[View], time: TimeFormat, counts: str = "epochs") -> None:
         self.time = time
-        curves = [run["curve"] for run in runs]
-        self.curves = curves
-        self.by_epoch = all(point["epoch"] is not None for curve in curves for point in curve)
+        self.curves = [run["curve"] for run in runs]
+        self.by_epoch = all(point["epoch"] is not None for curve in self.curves for point in curve)
         self.progress = counts if self.by_epoch else "evaluations"
 
     def traces(
@@ -132,10 +130,7 @@ def runs_chart(
     *,
     time: TimeFormat = SECONDS,
 ) -> Chart:
-    """Quality of each run of a submission over seconds, and over epochs.
-
-    A run has its "file", its "seconds" and its "curve". Ghosts stand beside them over seconds.
-    """
+    """Quality of each run of a submission over seconds, beside ghosts, and over epochs."""
     rows = evaluations_table([(run["file"], run) for run in runs], target, first="Run")
     if is_strip(runs):
         return strip_chart(runs, rows, time)
@@ -148,10 +143,7 @@ def runs_chart(
 
 
 def strip_chart(runs: Sequence[View], rows: Table, time: TimeFormat) -> Chart:
-    """A dot for the time of each run, stacked where times are equal: one evaluation is no curve.
-
-    A run that missed the target has a hollow dot at its last evaluation.
-    """
+    """A dot for the time of each run, stacked where times are equal. It is hollow for a miss."""
     ends = [
         (run, (run["seconds"] or run["curve"][-1]["seconds"]) / time.scale)
         for run in runs
@@ -293,10 +285,7 @@ def overlaid_curves(
     target: View,
     time: TimeFormat = SECONDS,
 ) -> Chart:
-    """Quality of every run of several submissions over seconds and over epochs.
-
-    A submission has its "curves", runs with a "curve", and its name in the legend.
-    """
+    """Quality of every run of several submissions over seconds and over epochs."""
     runs = [(place, run) for place, one in enumerate(submissions) for run in one["curves"]]
     drawn = Curves((run for _, run in runs), time)
     traces, shown = [], set()
@@ -317,11 +306,9 @@ def overlaid_curves(
 def run_times_chart(
     compared: Sequence[View], names: Sequence[str], time: TimeFormat = SECONDS
 ) -> Chart:
-    """The time of every run that reached the target, submission by submission, and their means.
+    """The time of every run that reached the target, and the intervals of the means.
 
-    `compared` are the submissions of the API's comparison, with "tta_low_seconds" and
-    "tta_high_seconds" beside them, and `names` those in the legend. A mean without an interval has
-    no bar.
+    `compared` are the submissions of the API's comparison with the ends of their intervals.
     """
     runs: list[Trace] = []
     bars: list[Trace] = []

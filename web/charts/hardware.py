@@ -144,10 +144,9 @@ GIGA_IN_TERA = 1_000.0
 
 
 def roofline_chart(found: View) -> Chart:
-    """TFLOP/s against FLOP per byte, both logarithmic. The table has the trainings.
+    """TFLOP/s against FLOP per byte of each attempt, under a roof for each floating type.
 
-    Each floating type has a roof: a slope where the memory's bandwidth binds, then flat. A point is
-    the training of one attempt. Without a measured bandwidth a roof is flat all the way.
+    A roof is a slope where the memory's bandwidth binds, then flat. It is flat without a bandwidth.
     """
     low, high = _span(found)
     traces = [

@@ -68,8 +68,7 @@ class Table:
 class Chart:
     """A figure for Plotly, ready to be sent as JSON, and the same figures as a table.
 
-    A figure with several views (the same runs over seconds and over epochs) names them in
-    `layout.meta.views`. A trace that belongs to one of them names it in `meta.view`.
+    `layout.meta.views` names its views, such as seconds and epochs, and a trace's `meta.view` one.
     """
 
     figure: Figure
@@ -311,17 +310,12 @@ def series_marks(order: int) -> dict[str, Any]:
 
 
 def names_of(entries: Sequence[View], written: Callable[[object], str] = label) -> dict[str, str]:
-    """A name for each of a few board entries: rank, title, and the word that tells most apart.
-
-    It is `written` for Plotly unless told otherwise. A template escapes for itself.
-    """
-    ways = (
-        [entry_title(entry) for entry in entries],
-        [f"{entry_title(entry)}, {byline(entry)}" for entry in entries],
-        [f"{entry_title(entry)}, {hardware(entry)}" for entry in entries],
-        [f"{entry_title(entry)}, {entry['system']['name']}" for entry in entries],
-        [f"{entry_title(entry)}, {entry['model']}" for entry in entries],
-    )
+    """A name for each of a few entries, `written` for Plotly: rank, title, and what tells most."""
+    titles = [entry_title(entry) for entry in entries]
+    facts = (byline, hardware, lambda entry: entry["system"]["name"], lambda entry: entry["model"])
+    ways = [titles]
+    for fact in facts:
+        ways.append([f"{title}, {fact(e)}" for title, e in zip(titles, entries, strict=True)])
     chosen = max(ways, key=lambda names: len(set(names)))
     ranks = ["" if entry["rank"] is None else f"{entry['rank']}. " for entry in entries]
     return {

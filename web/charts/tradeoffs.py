@@ -150,17 +150,17 @@ def thin_entries(entries: Sequence[View], front: Sequence[View]) -> list[View]:
     return [entry for entry in entries if entry["submission_id"] in names]
 
 
-def _vendor(entry: View) -> str:
-    return accelerator_of_system(entry["system"]).vendor or "other"
+def _group(entry: View) -> tuple[str, str]:
+    return accelerator_of_system(entry["system"]).vendor or "other", draw.evidence_group(entry)
 
 
 def _dots(
     places: Sequence[tuple[float, float, View]], kind: Against, time: TimeFormat
 ) -> list[Trace]:
     """Entries at their places, by vendor, the most frequent first, and by evidence."""
-    vendors = Counter(_vendor(entry) for _, _, entry in places)
+    vendors = Counter(_group(entry)[0] for _, _, entry in places)
     groups = [
-        (vendor, status, [each for each in places if _is_of(each[2], vendor, status)])
+        (vendor, status, [p for p in places if _group(p[2]) == (vendor, status)])
         for vendor, _ in vendors.most_common()
         for status in draw.SYMBOLS
     ]
@@ -177,10 +177,6 @@ def _dots(
         for vendor, status, members in groups
         if members
     ]
-
-
-def _is_of(entry: View, vendor: str, status: str) -> bool:
-    return (_vendor(entry), draw.evidence_group(entry)) == (vendor, status)
 
 
 def _entry_text(entry: View, kind: Against, time: TimeFormat) -> str:

@@ -26,8 +26,6 @@ def replay_chart(
     """Quality of each run over time and by evaluation, beside ghosts and band.
 
     A planned run that has not begun is an empty trace, which the page fills as evaluations arrive.
-    The band binds by evaluation. The table has every evaluation beside its control point. A code
-    submission tells no epochs.
     """
     points, report = verification["control_points"], verification["report"]
     done = {run["index"]: run["evaluations"] for run in (report or race)["runs"]}
@@ -129,10 +127,7 @@ def counted_pairs(verification: View) -> list[View]:
 
 
 def head_to_head_chart(pairs: Sequence[View], time: TimeFormat = SECONDS) -> Chart:
-    """A row for each pair that counts, with a line from B, the challenger, to A, the holder.
-
-    A run that did not reach the target has no time and no dot.
-    """
+    """A row for each pair that counts, with a line from B, the challenger, to A, the holder."""
     by_time = time.quality_unit is None
     figures = ("A", "B", "B / A" if by_time else "B \u2212 A")
     rows = draw.table((_pair_row(pair, time) for pair in pairs), "Pair", "Order", figures=figures)
@@ -214,10 +209,7 @@ def _dots(figures: Sequence[float | None], side: Side) -> Trace:
 
 
 def calibration_chart(sizes: Sequence[View], runs: Sequence[View], target: View) -> Chart:
-    """One view for each batch size, evaluation by evaluation. The table has the bands.
-
-    `sizes` are those of the API's calibration, `runs` those of its finished runs.
-    """
+    """The band and the runs of each batch size, evaluation by evaluation, in a view of its own."""
     traces: list[Trace] = []
     views, rows = [], []
     for size in sizes:
@@ -280,10 +272,7 @@ VERDICTS: dict[str | None, tuple[str, str, str]] = {
 
 
 def convergence_chart(convergence: View) -> Chart:
-    """The reference's points with their pruned envelope and limit, and the submissions on it.
-
-    The table has the points. That of the submissions stands below it.
-    """
+    """The reference's points with their pruned envelope and limit, and the submissions on it."""
     unit, points = convergence["unit"], convergence["points"]
     calibration, places = convergence.get("calibration"), convergence["submissions"]
     measured = calibration["points"] if calibration else []
