@@ -6,6 +6,7 @@ controls, and teacher's reference, its shortcuts and a carried start on draws.
 """
 
 import multiprocessing
+import re
 import secrets
 import statistics
 import time
@@ -26,7 +27,7 @@ from perf.statistics import measured_share
 from reference_models.digits import DigitsConfig, read_data_set, train
 from worker.sandbox.course import Course, RaceResult
 from worker.sandbox.local import open_task, racer_of, train_run
-from worker.sandbox.order import BoxUnavailableError, closest_environment, installed_environments
+from worker.sandbox.order import BoxUnavailableError, installed_environments
 from worker.sandbox.protocol import ArraySpec
 from worker.sandbox.race import race
 from worker.sandbox.task import TaskBox
@@ -66,10 +67,13 @@ class Track:
 
 
 def shipped_manifest(package: Path) -> Manifest:
-    """Read the manifest of a shipped package, for the installed environment."""
+    """Read the manifest of a shipped package, for the installed version of its environment."""
     manifest = read_manifest((package / FILE).read_bytes())
-    installed = closest_environment(manifest.environment, installed_environments())
-    return manifest.model_copy(update={"environment": installed or manifest.environment})
+    named = re.sub(r"\d+\.\d+", "", manifest.environment)
+    for installed in installed_environments():
+        if re.sub(r"\d+\.\d+", "", installed) == named:
+            return manifest.model_copy(update={"environment": installed})
+    return manifest
 
 
 def train_boxed(seed: int) -> RaceResult:
@@ -117,12 +121,12 @@ def count_reached(runs: Sequence[RaceResult]) -> int:
 
 
 def best_of(run: RaceResult) -> float:
-    """The best quality of a run."""
+    """Return the best quality of a run."""
     return max(ask.quality for ask in run.asks)
 
 
 def seconds_of(run: RaceResult) -> float:
-    """Seconds from the data to the last ask."""
+    """Return seconds from the data to the last ask."""
     return run.asks[-1].seconds
 
 

@@ -48,7 +48,7 @@ def serve(*, pull: bool, limits: Limits, meeting: Meeting | None) -> int:
         processes=settings.processes,
         box=settings.box,
         has_compiler=settings.compiler == "gcc",
-        # Those of the first of several hosts would tell a part of the energy.
+        # The first of several hosts would measure only a part of the energy.
         sensors=open_sensors(device) if meeting is None else None,
         meeting=meeting,
     )
@@ -76,7 +76,7 @@ def work(
 ) -> int:
     """Make one attempt after the other, from the broker or else from the server. The exit code."""
     box = box_word(host=host, off=_why_no_packages(settings, host))
-    log.info("entries: %s", box.entries if box.why is None else f"{box.entries}: {box.why}")
+    log.info("entries: %s", box)
     guard_stop(state)
     with (
         WorkerLink(settings.server_url, token=token) as server,
@@ -128,10 +128,7 @@ def _why_no_packages(settings: Settings, host: Host) -> str | None:
 
 
 def _device_of(settings: Settings) -> str:
-    """Return the device named, the first accelerator, or all for several processes. Otherwise cpu.
-
-    Stops the program with a sentence if the device is missing.
-    """
+    """Return the device named, the first accelerator or cpu. Several processes take all GPUs."""
     found = find_devices()
     if found.problem is not None:
         log.warning(found.problem)

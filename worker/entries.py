@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from finishline.client.transport import FinishlineError
@@ -33,18 +33,15 @@ from worker.sandbox.task import TaskBox, TaskError, task_module
 
 
 def box_word(*, host: Host, off: str | None = None) -> BoxWord:
-    """Say whose code this host trains, by a test of its sandbox, and in which environments.
-
-    `off` is a reason to train no code at all, which skips the test.
-    """
+    """Test the sandbox: whose code this host trains, and in which environments. `off` skips it."""
     if off is not None:
         return BoxWord("off", off)
-    state = check_box(host.box)
-    if state.entries == "off":
-        return BoxWord("off", state.why)
+    word = check_box(host.box)
+    if word.entries == "off":
+        return word
     environments = installed_environments(compiler=host.has_compiler)
     found = {name: each.sha256 for name, each in environments.items()}
-    return BoxWord(state.entries, state.why, found)
+    return replace(word, environments=found)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from finishline.rules.benchmarks.definition_tables import LARGEST_PACKAGE_BYTES
 from finishline.rules.errors import BenchmarkError
 from finishline.rules.trainings.manifest import PackageError, read_manifest
 from finishline.rules.trainings.package import Package, read_package
-from worker.sandbox.order import closest_environment
 from worker.sandbox.protocol import (
     HEADER,
     ArraySpec,
@@ -338,18 +337,3 @@ def test_a_policy_that_cannot_hold_names_its_field(written, instead, field):
     with pytest.raises(BenchmarkError) as caught:
         parse_benchmark(text.encode(), file="digits.toml")
     assert caught.value.field == field
-
-
-@pytest.mark.parametrize(
-    ("named", "closest"),
-    [
-        ("torch-2.13-cpu", "torch-2.13-cpu"), ("torch-2.11-cpu", "torch-2.14-cpu"),
-        ("torch-2.13-cuda", None), ("torch-2.12-cpu-gcc", "torch-2.13-cpu-gcc"),
-        ("numpy-2.4-gcc", None), ("numpy-2.4", "numpy-2.10"), ("pandas-3.0", None),
-        ("numpy", None),
-    ],
-)  # fmt: skip
-def test_a_shipped_package_trains_in_this_version_or_the_newest_of_its_family(named, closest):
-    installed = ["torch-2.13-cpu", "torch-2.14-cpu", "torch-2.9-cpu", "numpy-2.9", "numpy-2.10"]
-    installed.append("torch-2.13-cpu-gcc")
-    assert closest_environment(named, installed) == closest

@@ -75,15 +75,14 @@ def exit_code_of(run: Callable[[], int]) -> int:
 
 
 def require_box(*, plain: bool = False) -> None:
-    """Test this host's sandbox and print whose code it runs. Raises BoxUnavailableError.
-
-    With `plain` only the task runs in it.
-    """
-    state = check_box()
-    is_there = state.entries != "off"
-    tell("box", **(PLAIN if plain and is_there else asdict(state)))
-    if not is_there:
-        raise BoxUnavailableError(state.why or "this host has no sandbox")
+    """Print whose code this host runs. Raises BoxUnavailableError. Plain code runs outside."""
+    word = check_box()
+    if word.entries == "off" or not plain:
+        tell("box", entries=word.entries, why=word.why)
+    else:
+        tell("box", **PLAIN)
+    if word.entries == "off":
+        raise BoxUnavailableError(word.why or "this host has no sandbox")
 
 
 def _train(
@@ -107,7 +106,23 @@ def _train(
                 seed=seed,
                 on_ask=partial(_asked, say),
             )
-            _finished(say, seed, result, benchmark.reach.budget_seconds)
+            say(
+                "run_finished",
+                seed=seed,
+                status=result.status,
+                seconds=result.seconds,
+                budget_seconds=benchmark.reach.budget_seconds,
+                evaluations=len(result.asks),
+                predictions_sha256=[ask.predictions_sha256 for ask in result.asks],
+                quality=result.asks[-1].quality if result.asks else None,
+                second_half=result.asks[-1].second_half if result.asks else None,
+                ledger=asdict(result.ledger),
+                peak_bytes=result.peak_bytes,
+                processor_share=result.processor_share,
+                code=result.code,
+                message=result.message,
+                log_tail=result.log_tail,
+            )
             missed = missed or result.status != "reached"
     return MISSED if missed else 0
 
@@ -171,28 +186,6 @@ def open_task(
 
 def _asked(say: Callable[..., None], ask: Ask) -> None:
     say("asked", number=ask.number, seconds=ask.seconds, quality=ask.quality)
-
-
-def _finished(
-    say: Callable[..., None], seed: int, result: RaceResult, budget_seconds: float | None
-) -> None:
-    say(
-        "run_finished",
-        seed=seed,
-        status=result.status,
-        seconds=result.seconds,
-        budget_seconds=budget_seconds,
-        evaluations=len(result.asks),
-        predictions_sha256=[ask.predictions_sha256 for ask in result.asks],
-        quality=result.asks[-1].quality if result.asks else None,
-        second_half=result.asks[-1].second_half if result.asks else None,
-        ledger=asdict(result.ledger),
-        peak_bytes=result.peak_bytes,
-        processor_share=result.processor_share,
-        code=result.code,
-        message=result.message,
-        log_tail=result.log_tail,
-    )
 
 
 def _read_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -13,7 +13,7 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -52,10 +52,7 @@ PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 
 def launch(order: Order, folder: Path) -> Started:
-    """Start a container whose root is made in the empty `folder`.
-
-    Raises BoxUnavailableError with podman's last line, or OSError.
-    """
+    """Start a container with its root in `folder`. Raises BoxUnavailableError or OSError."""
     folder.chmod(0o755)
     binds = [
         *seen_binds(order),
@@ -84,7 +81,14 @@ def launch(order: Order, folder: Path) -> Started:
             f"a sandbox did not start: {said[-1] if said else 'no word of it'}"
         )
     pid, _ = _peer(life)
-    return Started(process, channel, pid, _killer(process, pid), held=life)
+
+    def stop() -> None:
+        """Kill the container's first process, and all others with it."""
+        if process.poll() is None:  # podman ends after the container, whose number is then free.
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    return Started(process, channel, pid, stop, held=life)
 
 
 def _accepted(listener: socket.socket) -> socket.socket | None:
@@ -108,15 +112,6 @@ def _peer(end: socket.socket) -> tuple[int, int]:
 def uid_of_boxes() -> int:
     """Return the uid that a container's processes have on this host."""
     return BOX_UID if os.geteuid() == 0 else os.geteuid()
-
-
-def _killer(process: "subprocess.Popen[bytes]", pid: int) -> Callable[[], None]:
-    def stop() -> None:
-        if process.poll() is None:  # podman ends after the container, whose number is then free.
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-
-    return stop
 
 
 def _make_root(root: Path, binds: Sequence[Bind]) -> None:

@@ -9,7 +9,7 @@ import platform
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import metadata
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from finishline.rules.canonical import sha256_of
-from finishline.rules.trainings.manifest import FAMILIES, NAME, family_of
+from finishline.rules.trainings.manifest import FAMILIES, family_of
 from worker.sandbox.cgroup import BoxCgroup
 from worker.sandbox.packages import (
     COMPILER_VARIABLES,
@@ -67,10 +67,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Started:
-    """A started sandbox: its program, the worker's end of the channel, and how to kill it.
-
-    All processes of the sandbox are below `pid`. Closing `held` ends a container.
-    """
+    """A started sandbox. All its processes are below `pid`, and closing `held` ends a container."""
 
     process: "subprocess.Popen[bytes]"
     channel: socket.socket
@@ -201,9 +198,6 @@ def require_filter() -> None:
         raise BoxUnavailableError(f"no filter for {filter_path().stem}")
 
 
-ALIKE = ("family", "build", "compiler")
-
-
 @dataclass(frozen=True)
 class Environment:
     """An environment of this host: exact versions of packages, Python and compiler."""
@@ -240,28 +234,6 @@ class Environment:
             gpus=gpus,
             has_compiler=self.compiler is not None,
         )
-
-
-def closest_environment(environment: str, installed: Iterable[str]) -> str | None:
-    """Find an installed environment of equal family, build and compiler.
-
-    Prefers the named version, then the newest. Only packages shipped with the code train in other
-    versions. A code submission trains in exactly the environment it names.
-    """
-    wanted = NAME.fullmatch(environment)
-    if wanted is None:
-        return None
-    alike = [
-        match
-        for name in installed
-        if (match := NAME.fullmatch(name)) and match.group(*ALIKE) == wanted.group(*ALIKE)
-    ]
-    newest = max(
-        alike,
-        key=lambda match: (match[0] == environment, *map(int, match["version"].split("."))),
-        default=None,
-    )
-    return newest and newest[0]
 
 
 @functools.cache

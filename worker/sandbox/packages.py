@@ -1,6 +1,6 @@
-"""The read-only files that a box sees: interpreter, system libraries, packages, the host's gcc.
+"""The read-only files that a sandbox sees: interpreter, system libraries, packages, gcc.
 
-Never a whole environment: the labels of a benchmark may lie in one of its packages.
+Packages are listed one by one, because the labels of a benchmark may be in another package.
 """
 
 import functools
@@ -14,29 +14,26 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path, PurePosixPath
 
-# Where packages lie in the box.
+# Folder of packages in the sandbox.
 SITE = "/packages"
-# Below the interpreter's library folder: packages of the host, and parts that no training needs.
+# Below the interpreter's library folder: the host's packages, and parts without use in a training.
 MASKED = ("site-packages", "dist-packages", "test", "idlelib", "tkinter", "turtledemo", "ensurepip")
 
 
 class PackageMissingError(Exception):
-    """A package of an environment is not installed, or has another version."""
+    """A package of an environment is missing or has another version."""
 
 
 @dataclass(frozen=True)
 class Bind:
-    """A file or folder of the host, and its path in the box."""
+    """A file or folder of the host, and its path in the sandbox."""
 
     source: Path
     target: str
 
 
 def package_binds(packages: dict[str, str | None]) -> list[Bind]:
-    """Binds of the packages' files below `/packages`. A version of None is any.
-
-    Raises PackageMissingError naming the package and its expected version.
-    """
+    """Bind the packages' files. A version of None is any. Raises PackageMissingError."""
     binds: dict[str, Bind] = {}
     for name, version in packages.items():
         for bind in _binds_of(name, version):
@@ -61,11 +58,11 @@ def _binds_of(name: str, version: str | None) -> list[Bind]:
 
 
 def requirements_of(names: Iterable[str]) -> dict[str, str]:
-    """The installed versions of packages and of all that they require here."""
+    """Return the installed versions of packages and all their requirements."""
     found: dict[str, str] = {}
     todo = list(names)
     while todo:
-        name = _normal(todo.pop())
+        name = re.sub(r"[-_.]+", "-", todo.pop()).lower()
         if name in found:
             continue
         try:
@@ -79,20 +76,16 @@ def requirements_of(names: Iterable[str]) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
 def interpreter_binds() -> tuple[list[Bind], str]:
-    """Binds of this interpreter with its standard library, and its program in the box.
+    """Bind this interpreter with its standard library. Returns its program in the sandbox too.
 
-    Of an environment the interpreter that it was made by: its own may be a copy.
+    An environment binds the interpreter that made it, because its own may be a copy.
     """
     program = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
     base = Path(sys.base_prefix).resolve()
     if base == Path("/usr"):
         folders = [base / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}"]
-    else:  # Never all of it: pyenv has environments, with labels in their packages, below its own.
+    else:  # Parts of it: pyenv keeps environments, with labels in them, in other folders below.
         folders = [base / name for name in ("lib", "lib64", "include")]
     return [Bind(program, str(program)), *_existing(folders)], str(program)
 
@@ -102,7 +95,7 @@ def _existing(folders: Iterable[Path]) -> list[Bind]:
 
 
 def masked_folders(binds: Iterable[Bind]) -> list[str]:
-    """Folders of packages inside the binds, to be covered by empty ones."""
+    """List folders of packages inside the binds, which empty folders will cover."""
     found = []
     for bind in binds:
         if not bind.source.is_dir():
@@ -114,9 +107,9 @@ def masked_folders(binds: Iterable[Bind]) -> list[str]:
 
 
 def library_binds() -> tuple[list[Bind], list[tuple[str, str]]]:
-    """Binds of the system's shared libraries, and the links of the root folder: (goal, link).
+    """Bind the system's shared libraries. Also returns the root folder's links: (goal, link).
 
-    `/usr/local`, where an image's own packages lie, is left out.
+    `/usr/local`, which has an image's own packages, is left out.
     """
     multiarch = sysconfig.get_config_var("MULTIARCH") or f"{platform.machine()}-linux-gnu"
     folders = [Path("/usr/lib") / multiarch]
@@ -134,20 +127,20 @@ def library_binds() -> tuple[list[Bind], list[tuple[str, str]]]:
 
 
 PROGRAM = "/usr/bin/g++"
-# Found by their links, which lead out of what a box sees.
+# Bound by name, because their links lead out of the sandbox.
 PROGRAMS = (PROGRAM, "/usr/bin/as", "/usr/bin/ld")
 FOLDERS = ("/usr/lib/gcc", "/usr/libexec/gcc", "/usr/include")
 COMPILER_VARIABLES = {
-    "PATH": "/usr/bin",  # In a box these programs alone.
+    "PATH": "/usr/bin",  # In a sandbox only these programs.
     "CXX": PROGRAM,
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
-    "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",  # It needs the program openssl.
+    "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",  # It would need the program openssl.
 }
 
 
 @functools.cache
 def gcc_version() -> str | None:
-    """The version of the host's gcc in three numbers, None if it or its linker is not here."""
+    """Return the version of the host's gcc in three numbers, None without gcc or its linker."""
     if not all(Path(name).is_file() for name in PROGRAMS):
         return None
     told = subprocess.run(
@@ -157,7 +150,6 @@ def gcc_version() -> str | None:
 
 
 def compiler_binds() -> list[Bind]:
-    """Binds of the compiler for a box."""
     return [
         *(Bind(Path(name).resolve(), name) for name in PROGRAMS),
         *(Bind(Path(name), name) for name in FOLDERS if Path(name).is_dir()),

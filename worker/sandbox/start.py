@@ -13,11 +13,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import IO, Literal
+from typing import IO
 
+from finishline.rules.verification.messages import BoxWord
 from worker.sandbox import bubblewrap, oci, plain
 from worker.sandbox.cgroup import Usage
 from worker.sandbox.order import RUNNER, Backend, BoxUnavailableError, Order, Started
@@ -67,11 +67,6 @@ class Box:
         """The process above all others of the sandbox."""
         return self._started.pid
 
-    @property
-    def reads(self) -> bool:
-        """Whether more of the log may follow."""
-        return self._reader.is_alive()
-
     def exit_status(self, *, wait_seconds: float) -> int | None:
         """Return the runner's exit status, or None while it runs."""
         try:
@@ -80,10 +75,7 @@ class Box:
             return None
 
     def killed_by(self) -> str | None:
-        """Name the signal that ended the program above the sandbox. None if it ended otherwise.
-
-        Only the host can reach that program. A plain run has no such program.
-        """
+        """Name the signal by which the host ended the sandbox. None if it ended otherwise."""
         status = self._process.poll()
         if status is None or status >= 0 or self._backend is plain:
             return None
@@ -104,7 +96,7 @@ class Box:
         self.socket.close()
         if self._started.held is not None:
             self._started.held.close()
-        self._reader.join(5.0)
+        self.wait_for_log()
         self._remove_folder()
 
     def usage(self) -> Usage:
@@ -120,6 +112,10 @@ class Box:
 
     def log_tail(self) -> str:
         return self._tail.decode(errors="replace")
+
+    def wait_for_log(self) -> None:
+        """Wait up to 5 s for the log's end, which a second thread reads."""
+        self._reader.join(5.0)
 
     def _remove_folder(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -146,7 +142,6 @@ def check_host(backend: Backend) -> None:
 PROBE = RUNNER.with_name("probe.py")
 LIMITS = Limits(memory_bytes=256 << 20, processes=32, run_seconds=5.0, prepare_seconds=5.0)
 SECONDS = 10.0
-Entries = Literal["anyone", "known", "off"]
 LEAKS = {
     "writes_sysctl": "it can write a setting of the kernel",
     "sees_host": "it can read a file or a token of this host",
@@ -160,35 +155,23 @@ LEAKS = {
 }
 
 
-@dataclass(frozen=True)
-class BoxState:
-    """Whose code submissions this host may run, and why others are excluded.
-
-    `anyone` needs a memory cgroup, because only a cgroup bounds all kinds of memory. Without one
-    the host runs code of `known` users, whom an organiser has approved.
-    """
-
-    entries: Entries
-    why: str | None = None
-
-    def __str__(self) -> str:
-        return self.entries if self.why is None else f"{self.entries}: {self.why}"
-
-
 @functools.cache
-def check_box(backend: Backend = "bwrap") -> BoxState:
-    """Start a sandbox on this host and try to escape from it. Runs once in a process."""
+def check_box(backend: Backend = "bwrap") -> BoxWord:
+    """Start a sandbox on this host and try to escape from it. Runs once in a process.
+
+    "anyone" needs a memory cgroup, because only a cgroup bounds all kinds of memory.
+    """
     try:
         check_host(backend)
         leaks = _probe(backend)
     except BoxUnavailableError as error:
-        return BoxState("off", str(error))
+        return BoxWord("off", str(error))
     if leaks:
-        return BoxState("off", "a sandbox leaks: " + "; ".join(LEAKS[name] for name in leaks))
+        return BoxWord("off", "a sandbox leaks: " + "; ".join(LEAKS[name] for name in leaks))
     why = BACKENDS[backend].why_no_cgroup()
     if why is None:
-        return BoxState("anyone")
-    return BoxState("known", f"no memory cgroup bounds the whole sandbox: {why}")
+        return BoxWord("anyone")
+    return BoxWord("known", f"no memory cgroup bounds the whole sandbox: {why}")
 
 
 def _probe(backend: Backend) -> list[str]:
@@ -205,18 +188,10 @@ def _probe(backend: Backend) -> list[str]:
             backend=backend,
         )
         with Box(order) as box:
-            return _read(box)
-
-
-def _read(box: Box) -> list[str]:
-    give_up_at = time.monotonic() + SECONDS
-    status = box.exit_status(wait_seconds=SECONDS)
-    while time.monotonic() < give_up_at:  # A second thread reads the log.
-        lines = box.log_tail().strip().splitlines()
-        if lines and lines[-1].startswith("["):
-            found = json.loads(lines[-1])
+            box.exit_status(wait_seconds=SECONDS)
+            box.wait_for_log()
+            last = box.log_tail().strip().rpartition("\n")[2]
+            if not last.startswith("["):
+                raise BoxUnavailableError(box.why_not_started())
+            found = json.loads(last)
             return [name for name in LEAKS if name in found]
-        if status is not None and not box.reads:
-            break
-        time.sleep(0.01)
-    raise BoxUnavailableError(box.why_not_started())

@@ -1,8 +1,8 @@
 """Try a benchmark's task on this machine: draw its data, score made-up predictions.
 
-`python -m worker.sandbox.trial BENCHMARK.toml` reads the task in the folder beside it and writes
-one JSON event a line: `box`, `drawn`, `guessed`, and `problem` for each rule that the task breaks.
-Exit code 0 if it was tried, 2 for wrong usage, 4 where no box can be started.
+`python -m worker.sandbox.trial BENCHMARK.toml` reads the task in the folder next to it and writes
+one JSON event a line: `box`, `drawn`, `guessed`, and `problem` for each broken rule. Exit code 0
+after the trial, 2 for wrong usage, 4 if the sandbox cannot start.
 """
 
 import hashlib
@@ -12,7 +12,6 @@ import secrets
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,23 +38,6 @@ EXPECTED = (
 _PLACE = re.compile(rf'File "{PACKAGE}/([\w./-]+)", line (\d+), in (\w+)')
 
 
-@dataclass(frozen=True)
-class Draw:
-    """A draw in a fresh box: its data, and the seconds that it took."""
-
-    course: Course
-    seconds: float
-
-    @property
-    def sha256(self) -> str:
-        """Hash over names, types, shapes and bytes of all arrays."""
-        digest = hashlib.sha256()
-        for group in (self.course.train, self.course.inputs):
-            for name, array in group.items():
-                digest.update(f"{name} {array.dtype} {array.shape}\0".encode() + array.tobytes())
-        return digest.hexdigest()
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Try the task, print events, return the exit code."""
     (file,) = sys.argv[1:] if arguments is None else arguments
@@ -74,45 +56,49 @@ def _run(path: Path) -> int:
 
 def _try(folder: Path, benchmark: Benchmark) -> None:
     first, other = secrets.token_bytes(32), secrets.token_bytes(32)
-    drawn = _drawn(folder, benchmark, first)
-    if drawn.seconds > MOST_SECONDS:
-        expected = f"at most {MOST_SECONDS:g} s"
-        _problem(f"a draw takes {drawn.seconds:.1f} s", expected=expected)
+    course, seconds, sha256 = _drawn(folder, benchmark, first)
+    if seconds > MOST_SECONDS:
+        _problem(f"a draw takes {seconds:.1f} s", expected=f"at most {MOST_SECONDS:g} s")
         return
-    prediction = drawn.course.prediction
+    prediction = course.prediction
     if prediction.dtype not in PREDICTION_TYPES:
         expected = f"one of {', '.join(PREDICTION_TYPES)}"
         _problem(f"predictions of {prediction.dtype}", field="predictions", expected=expected)
         return
-    again = _drawn(folder, benchmark, first)
-    if again.sha256 != drawn.sha256:
+    if _drawn(folder, benchmark, first)[2] != sha256:
         _problem("two draws of one nonce differ", expected="equal bytes for equal nonces")
-    is_other = _drawn(folder, benchmark, other).sha256 != drawn.sha256
+    is_other = _drawn(folder, benchmark, other)[2] != sha256
     trainings = benchmark.trainings
     if not is_other and trainings is not None and trainings.trust == "ranked":
         expected = 'data that the nonce draws, or trust = "demonstration"'
         _problem("draws of different nonces are equal", expected=expected)
     tell(
         "drawn",
-        train=_listed(drawn.course.train),
-        inputs=_listed(drawn.course.inputs),
+        train=_listed(course.train),
+        inputs=_listed(course.inputs),
         prediction=[prediction.dtype, list(prediction.shape)],
-        seconds=drawn.seconds,
+        seconds=seconds,
         is_drawn=is_other,
     )
     _guess(folder, benchmark, first)
 
 
-def _drawn(folder: Path, benchmark: Benchmark, nonce: bytes) -> Draw:
+def _drawn(folder: Path, benchmark: Benchmark, nonce: bytes) -> tuple[Course, float, str]:
+    """Draw in a fresh sandbox. Returns the data, the seconds of the draw, and a hash."""
     with open_task(folder, benchmark) as task:
         started = time.perf_counter()
         course = task.draw(nonce, facts={}, target=benchmark.target.value)
-        return Draw(course, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+    digest = hashlib.sha256()
+    for group in (course.train, course.inputs):
+        for name, array in group.items():
+            digest.update(f"{name} {array.dtype} {array.shape}\0".encode() + array.tobytes())
+    return course, seconds, digest.hexdigest()
 
 
 def _guess(folder: Path, benchmark: Benchmark, nonce: bytes) -> None:
-    """Score predictions without knowledge: constants and random ones."""
-    target, best = benchmark.target, None
+    """Score predictions without training: constants and random ones."""
+    target, tried = benchmark.target, []
     with open_task(folder, benchmark) as task:
         course = task.draw(nonce, facts={}, target=target.value)
         for name, guess in guesses(course):
@@ -126,8 +112,7 @@ def _guess(folder: Path, benchmark: Benchmark, nonce: bytes) -> None:
                     expected=f"two finite numbers in {target.unit}",
                 )
                 return
-            if best is None or _better(qualities, best[1], benchmark):
-                best = (name, qualities)
+            tried.append((name, qualities))
             reached = [each for each in qualities if target.is_reached(each)]
             if reached:
                 _problem(
@@ -136,17 +121,13 @@ def _guess(folder: Path, benchmark: Benchmark, nonce: bytes) -> None:
                     expected=f"worse than {target.value:g} without training",
                 )
                 break
-    if best is not None:
-        tell("guessed", by=best[0], qualities=best[1])
-
-
-def _better(found: Sequence[float], best: Sequence[float], benchmark: Benchmark) -> bool:
-    higher = benchmark.target.direction == "higher"
-    return max(found) > max(best) if higher else min(found) < min(best)
+    sign = 1 if target.direction == "higher" else -1
+    name, qualities = max(tried, key=lambda each: max(sign * quality for quality in each[1]))
+    tell("guessed", by=name, qualities=qualities)
 
 
 def guesses(course: Course) -> Iterator[tuple[str, Any]]:
-    """Predictions of a package that has learnt nothing, with a word for each."""
+    """Yield untrained predictions, with a word for each."""
     draw, spec = np.random.default_rng(0), course.prediction
     labels: list[Any] = [each for each in course.train.values() if each.ndim == 1]
     if spec.dtype == "float32":
@@ -156,7 +137,7 @@ def guesses(course: Course) -> Iterator[tuple[str, Any]]:
         return
     whole = [int(each.max()) + 1 for each in labels if each.dtype.kind in "iu"]
     classes = max(2, min(256, max(whole, default=10)))
-    # The largest number is no item's class. A score that it stops makes failures of the host.
+    # The largest number is beyond all classes. A score that fails on it would blame the host.
     for one in (*range(min(classes, MOST_CONSTANTS)), np.iinfo(spec.dtype).max):
         yield f"constant ({one})", np.full(spec.shape, one, spec.dtype)
     yield "random", draw.integers(0, classes, spec.shape).astype(spec.dtype)
@@ -172,7 +153,7 @@ def _listed(arrays: Any) -> dict[str, list[Any]]:
 
 
 def _place(log: str) -> dict[str, Any]:
-    """The last line of the task's own files that a traceback names, and its function."""
+    """Find the last line of the task's own files in a traceback, and its function."""
     found = _PLACE.findall(log)
     if not found:
         return {"expected": EXPECTED}

@@ -409,6 +409,9 @@ class BoxWord:
     why: str | None = None
     environments: dict[str, str] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        return self.entries if self.why is None else f"{self.entries}: {self.why}"
+
 
 @dataclass(frozen=True)
 class WorkerHello:

@@ -8,12 +8,13 @@ from contextlib import suppress
 
 import pytest
 
+from finishline.rules.verification.messages import BoxWord
 from tests.support.box_removals import remove
 from worker.sandbox import bubblewrap, local, start
 from worker.sandbox.bubblewrap import BOX_UID
 from worker.sandbox.order import BoxUnavailableError
 from worker.sandbox.packages import Bind, interpreter_binds, masked_folders
-from worker.sandbox.start import LEAKS, BoxState, check_box
+from worker.sandbox.start import LEAKS, check_box
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +49,7 @@ def test_a_package_without_a_box_is_told_so_though_its_task_has_one(monkeypatch,
         event = json.loads(capsys.readouterr().out)
         return event["entries"], event["why"]
 
-    known, off = BoxState("known", "no cgroup"), BoxState("off", "no bubblewrap")
+    known, off = BoxWord("known", "no cgroup"), BoxWord("off", "no bubblewrap")
     assert told(known, plain=True) == ("off", "--plain")
     assert told(known, plain=False) == ("known", "no cgroup")
     assert told(off, plain=True) == ("off", "no bubblewrap")

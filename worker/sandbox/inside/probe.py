@@ -1,4 +1,4 @@
-"""Try to leave the box: each attempt that succeeds is named on the last line, as JSON."""
+"""Try to escape from the sandbox. The last line of output lists the successes as JSON."""
 
 import importlib
 import json
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, "/")
-# It lies beside this file in the box alone.
+# This file's neighbour only in the sandbox.
 runner: Any = importlib.import_module("runner")
 
 SECRETS = ("/etc/shadow", "/etc/passwd", "/var/run/docker.sock", "/proc/kcore", "/dev/mem")
@@ -21,21 +21,18 @@ MOST_CHILDREN = 4096
 
 
 def writes_sysctl() -> bool:
-    """Write a setting of the kernel with the value that it has."""
+    """Write a kernel setting with its present value."""
     path = Path("/proc/sys/kernel/core_pattern")
     path.write_text(path.read_text())
     return True
 
 
 def sees_host() -> bool:
-    """Read a file of the host, the worker's own among them, or a token in the environment."""
-    seen = any(_is_seen(name) for name in (*SECRETS, ORDERS["module"]))
-    return seen or any("FINISHLINE" in name for name in os.environ)
-
-
-def _is_seen(name: str) -> bool:
-    """Whether a file is there to be read. A container has the null device in place of some."""
-    return os.access(name, os.R_OK) and not Path(name).samefile(os.devnull)
+    """Read a file of the host or the worker, or a token in the environment."""
+    seen = [name for name in (*SECRETS, ORDERS["module"]) if os.access(name, os.R_OK)]
+    # A container has the null device in place of some files.
+    has_file = any(not Path(name).samefile(os.devnull) for name in seen)
+    return has_file or any("FINISHLINE" in name for name in os.environ)
 
 
 def opens_network() -> bool:
@@ -45,7 +42,7 @@ def opens_network() -> bool:
 
 
 def reaches_parent() -> bool:
-    """Signal or read a process outside: the box's own first process is as far as it sees."""
+    """Signal or read a process outside, beyond the sandbox's own first process."""
     listed = {int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()}
     return any(_signalled(pid) for pid in {*range(2, MOST_CHILDREN), *listed} - {1, os.getpid()})
 
@@ -59,7 +56,7 @@ def _signalled(pid: int) -> bool:
 
 
 def traces() -> bool:
-    """Open the memory of the box's first process, which bubblewrap is, and which ends the box."""
+    """Open the memory of the first process, which is bubblewrap and ends the sandbox."""
     with open("/proc/1/mem", "r+b"):  # noqa: PTH123
         return True
 
@@ -124,7 +121,6 @@ PROBES: tuple[Callable[[], bool], ...] = (
 
 
 def succeeds(probe: Callable[[], bool]) -> bool:
-    """Whether an attempt succeeds."""
     try:
         return probe()
     except (OSError, MemoryError, ImportError):
