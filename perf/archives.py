@@ -8,7 +8,7 @@
   20,000 submissions, which must not grow with the database.
 
 `--only` measures one of them. The packages are those of FINISHLINE_ARCHIVES (mlperf/v5.1), or of
-the folder beside the checkout.
+the folder next to the checkout.
 """
 
 import contextlib
@@ -146,7 +146,7 @@ def published_tools(package: Path) -> dict[str, float] | None:
     if python == sys.executable and importlib.util.find_spec("mlperf_logging") is None:
         return None
     with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder) / "packages"  # A copy: the RCP checker writes beside the logs.
+        root = Path(folder) / "packages"  # A copy: the RCP checker writes next to the logs.
         shutil.copytree(package, root)
         command = [python, "-c", TOOLS, str(root)]
         ran = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,8 +1,8 @@
 """Reads of boards at speed, against a plain Starlette route, and the first read after a write.
 
 A server whose board has 5,000 results and a plain Starlette application that answers the same bytes
-are loaded in turns over loopback: the bar is in requests per CPU second of the server, because
-neighbours on the machine take none of it. Then submissions are changed by another process, and the
+are loaded in turns over loopback: the bar is in requests per CPU second of the server, which
+neighbours on the machine leave alone. Then submissions are changed by another process, and the
 first read after each write is timed.
 """
 
@@ -107,7 +107,7 @@ def hold_ratios(
 
 
 def first_reads(writes: int, server: Server, database: Database) -> list[float]:
-    """Seconds of the first read after each of many writes by this process."""
+    """Return seconds of the first read after each of many writes by this process."""
     seconds: list[float] = []
     for number in range(writes + 1):
         with database.write() as session:
@@ -159,7 +159,7 @@ def fill_board(
 def submission_row(
     number: int, benchmark: Benchmark, user_id: int, random: Random
 ) -> dict[str, Any]:
-    """A row as a server has it after scoring."""
+    """Make a row as a server has it after scoring."""
     tta = random.lognormvariate(4.0, 0.8)
     gpus = random.choice((1, 2, 4, 8, 64))
     accelerator = random.choice(("H100-SXM5-80GB", "H200-SXM-141GB", "B200", "MI355X"))

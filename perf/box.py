@@ -5,7 +5,7 @@
 * `--schedules` packages wait at random, with honest and with lying clocks, and tell when each
   prediction was made. The worker's stamp may be later by the transfer and 2 ms, never earlier;
 * `threads = 1`, on a machine with nothing else to do: 1.2 processor seconds of one process, or of
-  two that share them, and a training alone, or beside that of another worker.
+  two that share them, and a training alone or next to another worker's.
 
 `--only cost`, `clock` or `threads` measures one of them.
 """
@@ -138,7 +138,7 @@ def train(waits, data, seed):
 
 @contextmanager
 def package(code: str, **files: str) -> Iterator[Order]:
-    """An order for a package of one module, with JSON files beside it."""
+    """Write a package of one module with JSON files, and yield its order."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -176,18 +176,18 @@ def seconds_of(code: str) -> float:
 
 
 def slowest_of(workers: int) -> float:
-    """Measured seconds of the slowest of so many trainings, each of a worker process of its own."""
+    """Return the seconds of the slowest of several trainings, each in a worker process."""
     with multiprocessing.get_context("spawn").Pool(workers) as pool:
         return max(pool.map(seconds_of, [TRAINING.replace("STEPS", "600")] * workers, chunksize=1))
 
 
 def start_seconds(order: Order) -> float:
-    """Seconds from the start to the runner's first frame."""
+    """Return seconds from the start to the runner's first frame."""
     return train(order).ledger.init
 
 
 def kill_seconds(order: Order) -> float:
-    """Seconds in which a box of eight busy processes is killed and its log has ended."""
+    """Return seconds in which a box of eight busy processes is killed and its log has ended."""
     with Box(order) as box:
         box.socket.recv(1)
         time.sleep(0.02)
@@ -205,7 +205,7 @@ def worker_share(order: Order) -> float:
 
 
 def both(measure: Callable[[Order], float], order: Order, rounds: int) -> list[list[float]]:
-    """A measure of a box and of a plain process, in turn."""
+    """Take a measure of a box and of a plain process, in turn."""
     plain = replace(order, backend="plain")
     cases = {"box": partial(measure, order), "plain": partial(measure, plain)}
     return list(in_turn(cases, rounds, warm=True).values())
@@ -220,14 +220,14 @@ class Schedule:
 
 
 def draw_schedule(seed: int) -> Schedule:
-    """A schedule. With an odd seed its clocks lie."""
+    """Draw a schedule. With an odd seed its clocks lie."""
     drawn, longest = random.Random(seed), LONGEST_WAIT_SECONDS
     waits = [(drawn.uniform(0, longest), drawn.uniform(0, longest)) for _ in range(ASKS)]
     return Schedule(waits, lies=seed % 2 == 1)
 
 
 def lateness(schedule: Schedule) -> list[float]:
-    """Seconds by which the worker's stamp of each evaluation is later than the truth."""
+    """Return seconds by which the worker's stamp of each evaluation is later than the truth."""
     with package(WAITING, schedule=json.dumps(vars(schedule))) as order:
         result = train(order)
     line = next(line for line in result.log_tail.splitlines() if line.startswith("ENDS "))
@@ -296,7 +296,7 @@ def hold_clock(bars: Bars, schedules: int) -> None:
 
 
 def hold_threads(bars: Bars, pairs: int) -> None:
-    """Compare two processes with one, and a training beside another one with one alone."""
+    """Compare two processes with one, and two trainings at once with one alone."""
     bars.say(f"load {os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} processors")
     counting = {f"{n}": partial(seconds_of, f"PROCESSES = {n}\n{COUNTING}") for n in (1, 2)}
     one, two = in_turn(counting, pairs).values()

@@ -53,7 +53,7 @@ def measure(bars: Bars, *, device: str = "cuda:0", seconds: float = 20.0) -> Non
 
 
 def bursts(device: torch.device, seconds: float) -> list[tuple[float, float]]:
-    """Seconds of each burst by the host's clock and by the device's events, after a warm-up."""
+    """Time bursts by the host's clock and by the device's events, after a warm-up."""
     x = torch.randn(MATRIX, MATRIX, device=device)
     pairs: list[tuple[float, float]] = []
     ends_at = time.monotonic() + seconds

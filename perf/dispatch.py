@@ -135,7 +135,7 @@ def queue_copies(database: Database, verification_id: str, count: int) -> None:
 
 
 def whose(number: int, count: int) -> int:
-    """The submitter (from 0) of an attempt: three quarters are of the greedy, who came first."""
+    """Number the submitter of an attempt from 0: the greedy came first, with three quarters."""
     if number < int(count * GREEDY_SHARE):
         return number % GREEDY
     return GREEDY + number % (SUBMITTERS - GREEDY)
@@ -159,14 +159,14 @@ def hold_starts(bars: Bars, cluster: Any, seconds: float) -> None:
 
 
 def count(cluster: Any, state: str) -> int:
-    """Number of attempts in a state."""
+    """Count attempts in a state."""
     with cluster.database.read() as session:
         query = select(func.count()).select_from(Attempt).where(Attempt.state == state)
         return session.scalar(query) or 0
 
 
 def free_to_lease(attempts: Sequence[Attempt], worker: str) -> list[float]:
-    """Seconds from each end of an attempt of a worker to its lease of the next one."""
+    """Return seconds from each end of an attempt of a worker to its lease of the next one."""
     spans = sorted(
         (each.started_at, each.ended_at)
         for each in attempts
@@ -178,8 +178,7 @@ def free_to_lease(attempts: Sequence[Attempt], worker: str) -> list[float]:
 def furthest_from_next(attempts: Sequence[Attempt]) -> int:
     """Return how many others were before an attempt when it started, at most. 0: each was next.
 
-    An attempt waits from the moment it was queued. For example, a retry after a disturbance waits
-    from then on, takes its submitter's next turn, and goes to a worker other than the failed one.
+    A retry waits from the moment it was queued, and goes to another worker than the failed one.
     """
     begun = [(each.started_at, each) for each in attempts if each.started_at is not None]
     failed = {(each.verification_id, each.worker) for each in attempts if each.state == "failed"}

@@ -29,7 +29,7 @@ Curve = list[tuple[float, float]]  # Processor seconds and accuracy of each eval
 
 
 def curve(accuracies: Iterator[float], target: float = 101.0) -> Curve:
-    """A training up to a target."""
+    """Run a training up to a target."""
     found: Curve = []
     started = time.process_time()
     for accuracy in accuracies:

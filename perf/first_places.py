@@ -168,7 +168,7 @@ def false_first_places(
 
 
 def class_spread(random: np.random.Generator, trials: int, noise: Noise = PLAIN) -> Numbers:
-    """The spread of a run's log time, as many runs of the class tell it."""
+    """Return the spread of a run's log time, as many runs of the class tell it."""
     holder = draw(random, 1000, noise=noise)[1]
     sigma = (np.log(holder) if noise.item is None else holder).std()
     drawn: Numbers = sigma * np.sqrt(random.chisquare(CLASS_FREEDOM, trials) / CLASS_FREEDOM)
@@ -183,10 +183,7 @@ def draw(
     gain: float = 0.0,
     noise: Noise = PLAIN,
 ) -> tuple[Numbers, Numbers]:
-    """Draw times of challenger and holder, (trials, pairs) each, or qualities as negative numbers.
-
-    `gain` is a share of a time, or points of a quality.
-    """
+    """Draw times of challenger and holder, (trials, pairs) each. Qualities are negative numbers."""
     runs = np.exp(random.normal(0, SIGMA, (trials, 2 * pairs)))
     # The server plans the pairs up to each look anew.
     stages = np.diff((0, *looks_of(pairs)))

@@ -1,8 +1,8 @@
 """The harness of the programs here: turns, percentiles, and one table of figures with their bars.
 
 A program is a function `measure(bars, *, option=default)` that ends its file with `run(measure)`.
-`python -m perf.harness PROGRAM...` runs several, each in a process of its own, and prints one
-table. The table goes to standard output, and words beside the figures to standard error.
+`python -m perf.harness PROGRAM...` runs several, each in its own process, and prints one
+table. The table goes to standard output, and words about the figures to standard error.
 """
 
 import argparse
@@ -28,7 +28,7 @@ class Bars:
     missed: list[str] = field(default_factory=list)
 
     def say(self, words: str) -> None:
-        """Print a line beside the table."""
+        """Print a line to standard error."""
         print(f"{self.program}: {words}", file=sys.stderr, flush=True)
 
     def hold(
@@ -94,10 +94,7 @@ def bench(programs: Sequence[str]) -> None:
 def in_turn(
     cases: Mapping[str, Callable[[], float]], rounds: int, *, warm: bool = False
 ) -> dict[str, list[float]]:
-    """Measure each case once a round, every other round backwards. `warm` drops one round more.
-
-    Other work on the machine then slows all cases alike.
-    """
+    """Measure the cases in turn, which spreads other work. `warm` drops one round more."""
     found: dict[str, list[float]] = {name: [] for name in cases}
     for number in range(rounds + warm):
         for name in list(cases)[:: 1 if number % 2 == 0 else -1]:
@@ -112,7 +109,7 @@ def median_ratio(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def percentiles(values: Sequence[float]) -> tuple[float, float]:
-    """The median and the 99th percentile."""
+    """Return the median and the 99th percentile."""
     if len(values) < 2:
         return values[0], values[0]
     cuts = statistics.quantiles(values, n=100, method="inclusive")

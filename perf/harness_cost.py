@@ -65,7 +65,7 @@ def bare_epoch_seconds(seed: int) -> float:
 def worker_epoch_seconds(
     seed: int, benchmark: Benchmark, server: WorkerLink, sensors: Sensors | None
 ) -> float:
-    """Seconds per epoch under the worker's stopwatch."""
+    """Return seconds per epoch under the worker's stopwatch."""
     job = endless_job(seed, benchmark)
     grant = Lease(attempt_id="perf", fence=1, token=TOKEN, lease_seconds=8.0, job=job)
     post = partial(server.post_events, grant)

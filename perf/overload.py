@@ -56,7 +56,7 @@ LIMITS = NO_BROKER | {
     "FINISHLINE_RATE_LIMITS": "true",
     "FINISHLINE_RATE_WRITES": "6000/minute",
     "FINISHLINE_RATE_READS": "300/minute",
-    # As in the image: else each thread keeps memory of its own, and uploads' memory stays.
+    # As in the image: else each thread keeps its own memory, and uploads' memory stays.
     "MALLOC_ARENA_MAX": "2",
     "MALLOC_MMAP_THRESHOLD_": "131072",
     "MALLOC_TRIM_THRESHOLD_": "131072",
@@ -110,7 +110,7 @@ def loads(token: str) -> dict[str, Iterator[bytes]]:
 
 
 def code_request(token: str, number: int) -> bytes:
-    """A dry run of legal code of 236 kB, which is new each time."""
+    """Make a dry run of legal code of 236 kB, which is new each time."""
     lines = "".join(f"x{k} = [{k}, {number}, 'a', (1, 2)]\n" for k in range(4000))
     more = lines[:118_000].rpartition("\n")[0] + "\n"
     texts = PACKAGE | {"more.py": more, "most.py": more}
@@ -207,7 +207,7 @@ def hold_overload(bars: Bars, server: Server, token: str, seconds: int) -> None:
 
 
 def growth_of(values: list[float]) -> float:
-    """The rise of a trend over all its values."""
+    """Return the rise of a trend over all its values."""
     return statistics.linear_regression(range(len(values)), values).slope * (len(values) - 1)
 
 

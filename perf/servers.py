@@ -38,7 +38,7 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 @contextlib.contextmanager
 def running_database(kind: str) -> Iterator[tuple[str, Path]]:
-    """The address of an empty, migrated database, sqlite or postgresql, and a folder beside it."""
+    """Return the address of an empty, migrated database, sqlite or postgresql, and a folder."""
     with contextlib.ExitStack() as stack:
         prefix = "finishline-perf-"
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix)))
@@ -52,7 +52,7 @@ def running_database(kind: str) -> Iterator[tuple[str, Path]]:
 
 
 def make_tokens(url: str, people: Mapping[str, str]) -> dict[str, str]:
-    """A token for each name, with its role."""
+    """Make a token for each name, with its role."""
     database = Database(url)
     with database.write() as session:
         made = {
@@ -64,7 +64,7 @@ def make_tokens(url: str, people: Mapping[str, str]) -> dict[str, str]:
 
 
 def environment_of(url: str, folder: Path, **settings: str) -> dict[str, str]:
-    """The environment of a server on a database, with its files in a folder."""
+    """Return the environment of a server on a database, with its files in a folder."""
     return os.environ | {
         "FINISHLINE_DATABASE_URL": url,
         "FINISHLINE_ARTIFACTS_DIR": str(folder / "artifacts"),
@@ -89,7 +89,7 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     def get(self, path: str) -> Any:
-        """The JSON of a document."""
+        """Return the JSON of a document."""
         return httpx2.get(self.url + path, trust_env=False, timeout=60).json()
 
 
@@ -128,10 +128,7 @@ def running_server(
 
 @dataclass
 class Answers:
-    """The statuses of answers, the seconds of each, and faults.
-
-    A fault is a broken connection, or an error answer other than a 429 or 503 with Retry-After.
-    """
+    """Statuses and seconds of answers. Faults are errors other than 429 or 503 with Retry-After."""
 
     statuses: Counter[int] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
@@ -197,7 +194,7 @@ def load(
     seconds: float = float("inf"),
     into: Answers | None = None,
 ) -> Answers:
-    """Let each client send its requests over a connection of its own, to the servers in turn."""
+    """Let each client send its requests over its own connection, to the servers in turn."""
     answers = into or Answers()
 
     async def ask_all() -> None:
@@ -210,7 +207,7 @@ def load(
 
 
 def get_request(path: str, **headers: str) -> bytes:
-    """A GET as bytes."""
+    """Write a GET as bytes."""
     lines = [f"GET {path} HTTP/1.1", "Host: 127.0.0.1"]
     lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
     return "\r\n".join([*lines, "", ""]).encode()
@@ -219,7 +216,7 @@ def get_request(path: str, **headers: str) -> bytes:
 def post_request(
     path: str, token: str, body: bytes, *, content: str = "application/json", **headers: str
 ) -> bytes:
-    """A POST as bytes."""
+    """Write a POST as bytes."""
     own = {"Authorization": f"Bearer {token}", "Content-Type": content, **headers}
     head = get_request(path, **own, Content_Length=str(len(body)))
     return head.replace(b"GET", b"POST", 1) + body
@@ -228,7 +225,7 @@ def post_request(
 def form_request(
     path: str, token: str, files: Sequence[tuple[str, str, bytes]], **headers: str
 ) -> bytes:
-    """A POST of a form with files: of each its field, its name and its content."""
+    """Write a POST of a form with files: of each its field, its name and its content."""
     body = b""
     for name, file, content in files:
         body += (
@@ -242,7 +239,7 @@ def form_request(
 
 
 def claim_of(runs: int) -> dict[str, Any]:
-    """A claim of so many runs on a machine with a price."""
+    """Make a claim of so many runs on a machine with a price."""
     return {
         "benchmark": "digits",
         "division": "closed",

@@ -95,10 +95,7 @@ CHEATS = (
 
 @dataclass
 class Outcomes:
-    """Verdicts on the logs of a strategy, and the measured times of numbered ones.
-
-    The times are relative to a worker of the submitter's pace.
-    """
+    """Verdicts on the logs of a strategy, with times relative to the submitter's pace."""
 
     strategy: Strategy
     trials: int = 0
@@ -144,10 +141,7 @@ def ratio(honest: Outcomes, found: Outcomes) -> float:
 
 
 def simulate(strategy: Strategy, *, trials: int) -> Outcomes:
-    """Simulate this many verifications, with a new reference for every fifty of them.
-
-    Our own runs are the same for each strategy, so only the logs differ.
-    """
+    """Simulate verifications of a strategy's logs, with a new reference for every fifty."""
     ours = np.random.default_rng([SEED, 1])
     theirs = np.random.default_rng([SEED, 2, strategy.runs])
     found = Outcomes(strategy)
@@ -347,7 +341,7 @@ def hold_intervals(bars: Bars, trials: int, *, variation: float = 0.08) -> None:
 
 
 def mean_of(times: Numbers) -> Numbers:
-    """The olympic mean over the last axis, as the measured time takes it."""
+    """Return the olympic mean over the last axis, as the measured time takes it."""
     runs = times.shape[-1]
     drop = dropped_at_each_end(runs)
     kept: Numbers = np.sort(times, axis=-1)[..., drop : runs - drop].mean(axis=-1)
@@ -361,7 +355,7 @@ def half_interval(sigma: float, runs: int) -> float:
 
 
 def stop_when_lucky(times: Numbers) -> tuple[Numbers, NDArray[np.int64]]:
-    """The measured times at the end, and their runs."""
+    """Return the measured times at the end, and their runs."""
     ranked, runs = mean_of(times[:, :FIRST_RUNS]), np.full(len(times), FIRST_RUNS)
     going = ranked > 0.95
     for count in range(2 * FIRST_RUNS, times.shape[1] + 1, FIRST_RUNS):

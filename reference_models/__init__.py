@@ -103,12 +103,12 @@ class Reference(Protocol):
     DATA_SET_SHA256: str | None
 
     def configure(self, hyperparameters: Mapping[str, float]) -> Any:
-        """A checked configuration."""
+        """Make a checked configuration."""
 
     def train(
         self, config: Any, *, seed: int, device: str, data_dir: Path
     ) -> Iterator[Phase | Measurement]:
-        """The training."""
+        """Return the training."""
 
 
 def synthetic_of(reference: Reference, config: Any, device: str) -> Synthetic | None:

@@ -41,7 +41,7 @@ def calibrate(
 def epochs_to(
     quality: list[float], *, target: float, direction: Direction = "higher"
 ) -> int | None:
-    """The first evaluation, counted from 1, at the target or beyond it."""
+    """Return the first evaluation, counted from 1, at the target or beyond it."""
     goal = QualityTarget(metric="", value=target, unit="score", direction=direction)
     return next((index for index, value in enumerate(quality, 1) if goal.is_reached(value)), None)
 

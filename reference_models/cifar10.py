@@ -105,7 +105,7 @@ class Cifar10Config:
 
 
 def configure(hyperparameters: Mapping[str, float]) -> Cifar10Config:
-    """A configuration from plain numbers. Raises HyperparameterError naming the field."""
+    """Make a configuration from plain numbers. Raises HyperparameterError naming the field."""
     return Cifar10Config(**checked(hyperparameters, LIMITS, reference="cifar10"))  # type: ignore[arg-type]
 
 
@@ -241,7 +241,7 @@ def summed_loss(model: nn.Module, x: Tensor, y: Tensor, smoothing: float) -> Ten
 
 
 def logits(model: nn.Module, x: Tensor) -> Tensor:
-    """The outputs, scaled down by the width of the head's input.  # (B, 10)"""
+    """Return the outputs, scaled down by the width of the head's input.  # (B, 10)"""
     return model(x) / model[-1].in_features
 
 
@@ -249,7 +249,7 @@ LossFunction = Callable[[nn.Module, Tensor, Tensor, float], Tensor]
 
 
 def compiled_loss(config: Cifar10Config, device: str) -> LossFunction:
-    """The loss function, compiled if asked for. On a GPU with CUDA graphs and tuned kernels."""
+    """Compile the loss function if asked for. On a GPU with CUDA graphs and tuned kernels."""
     if device.startswith("cuda"):
         torch.backends.cudnn.benchmark = True
     if not config.compile:
@@ -315,7 +315,7 @@ class Trainer:
         self._trained = [p for p in model.parameters() if p.requires_grad]
 
     def train_epoch(self, images: Tensor, labels: Tensor) -> Tensor:
-        """One pass over this process's images. The last loss per image, on the device."""
+        """Make one pass over this process's images. The last loss per image, on the device."""
         part = self._world.part_of_batch(self._config.batch_size)
         self._model.train()
         loss = torch.zeros((), device=images.device)
@@ -325,7 +325,7 @@ class Trainer:
         return loss / self._config.batch_size
 
     def train_step(self, x: Tensor, y: Tensor) -> Tensor:
-        """One step of both optimisers. The summed loss stays on the device."""
+        """Take one step of both optimisers. The summed loss stays on the device."""
         self._set_rates()
         loss = self._loss_of(self._model, x, y, self._config.label_smoothing)
         if self._world.size > 1:  # The mean over processes is to be the sum over the batch.
@@ -453,7 +453,7 @@ def synthetic(config: Cifar10Config, device: str) -> Synthetic:
 
 
 def correct_answers(model: nn.Module, images: Tensor, labels: Tensor, *, views: int) -> Tensor:
-    """Number of images with the largest output at their label. Stays on the device."""
+    """Count images with the largest output at their label. Stays on the device."""
     model.eval()
     with torch.no_grad():
         guesses = [viewed(model, x, views=views).argmax(1) for x in images.split(EVALUATION_BATCH)]

@@ -39,7 +39,7 @@ def read_cifar10(data_dir: Path) -> tuple[Part, Part]:
 
 
 def parse_batch(content: bytes, *, path: Path) -> Part:
-    """The images and labels of one pickled batch. Raises DataSetError if it holds anything else."""
+    """Read images and labels of one pickled batch. Raises DataSetError for anything else."""
     try:
         batch = BatchUnpickler(io.BytesIO(content), encoding="bytes").load()
         images, labels = batch[b"data"], np.array(batch[b"labels"], dtype=np.int64)

@@ -13,7 +13,7 @@ PIXELS = 32
 
 
 def normalised(images: Tensor, device: str) -> Tensor:
-    """Bytes (N, 3, 32, 32) as centred and scaled numbers in the device's working precision."""
+    """Centre and scale bytes (N, 3, 32, 32) in the device's working precision."""
     precision = torch.float16 if device.startswith("cuda") else torch.float32
     mean = torch.tensor(CHANNEL_MEAN, device=device).view(3, 1, 1)
     std = torch.tensor(CHANNEL_STD, device=device).view(3, 1, 1)

@@ -98,7 +98,7 @@ class Needs:
     """Files of a reference, or the `archive` that it unpacks, or folders of 1,000 classes.
 
     Folders come with their number of pictures, and unpublished files with words on how to get them.
-    If the data folder lacks `folder`, it may be in that of the `system`.
+    If the data folder lacks `folder`, it may be in the `system`'s.
     """
 
     folder: str
@@ -214,7 +214,7 @@ NEEDS: Mapping[str, Needs] = {
 def look_for(
     needs: Needs, data_dir: Path, *, hashed: bool, settings: Mapping[str, float] | None = None
 ) -> Iterator[Found]:
-    """How each file and folder lies there. With `hashed` its content is read and compared."""
+    """Describe each file and folder here. With `hashed` its content is read and compared."""
     data_dir = needs.place(data_dir)
     archive = needs.archive
     if archive is not None and not (data_dir / needs.folder).is_dir():
@@ -245,7 +245,7 @@ def require_data(
 
 
 def sha256_of_list(needs: Needs, *, count: int | None = None) -> str:
-    """The hash of the list of the first files, unpacked, as `sha256sum` writes it."""
+    """Return the hash of the list of the first files, unpacked, as `sha256sum` writes it."""
     listed = (
         f"{str(file.digest).removeprefix('sha256:')}  {Path(file.name.removesuffix('.gz')).name}\n"
         for file in needs.files[:count]
@@ -293,7 +293,7 @@ def _look_into(name: str, expected: int, data_dir: Path, *, counted: bool) -> Fo
 
 
 def how_to_get(reference: str, data_dir: Path) -> str:
-    """One sentence on how to get the data of a reference."""
+    """Return one sentence on how to get the data of a reference."""
     needs = NEEDS[reference]
     if needs.how:
         return needs.how.format(folder=data_dir / needs.folder)

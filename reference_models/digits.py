@@ -79,7 +79,7 @@ class DigitsConfig:
 
 
 def configure(hyperparameters: Mapping[str, float]) -> DigitsConfig:
-    """A configuration from plain numbers. Raises HyperparameterError naming the field."""
+    """Make a configuration from plain numbers. Raises HyperparameterError naming the field."""
     settings = checked(hyperparameters, LIMITS, reference="digits")
     return DigitsConfig(**settings)  # type: ignore[arg-type]  # whole numbers came back as int
 
@@ -180,7 +180,7 @@ def warm_up(model: nn.Module, config: DigitsConfig, device: str) -> None:
 
 
 def synthetic(config: DigitsConfig, device: str) -> Synthetic:
-    """One step, averaging included, and one inference over the test set's size, on noise."""
+    """Return one step, averaging included, and one inference over the test set's size, on noise."""
     noise = torch.Generator().manual_seed(0)
     x = torch.randn(config.batch_size, 1, 8, 8, generator=noise).to(device)
     y = torch.randint(10, (config.batch_size,), generator=noise).to(device)

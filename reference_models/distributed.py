@@ -139,11 +139,11 @@ class World:
                 gradient.copy_(part.view_as(gradient))
 
     def mean(self, value: Tensor) -> Tensor:
-        """The mean of a tensor over the processes, the same bits on each. `value` is changed."""
+        """Return a tensor's mean over the processes, the same bits on each. Changes `value`."""
         return self.total(value).div_(self.size) if self.size > 1 else value
 
     def total(self, value: Tensor) -> Tensor:
-        """The sum of a tensor over the processes, the same bits on each. `value` is changed."""
+        """Return a tensor's sum over the processes, the same bits on each. Changes `value`."""
         if self.size > 1:
             dist.all_reduce(value)
         return value
@@ -183,7 +183,7 @@ def _init_process_group(device: str) -> None:
 
 
 def alone(device: str) -> World:
-    """A world of one on a device, ignoring how this process was started."""
+    """Make a world of one on a device, ignoring how this process was started."""
     return World(rank=0, size=1, device=device)
 
 

@@ -72,7 +72,7 @@ class FashionConfig:
 
 
 def configure(hyperparameters: Mapping[str, float]) -> FashionConfig:
-    """A configuration from plain numbers. Raises HyperparameterError naming the field."""
+    """Make a configuration from plain numbers. Raises HyperparameterError naming the field."""
     settings = checked(hyperparameters, LIMITS, reference="fashion")
     return FashionConfig(**settings)  # type: ignore[arg-type]  # whole numbers came back as int
 
@@ -186,7 +186,7 @@ def made_up(count: int, device: str) -> tuple[Tensor, Tensor]:
 
 
 def synthetic(config: FashionConfig, device: str) -> Synthetic:
-    """One step, and one inference of an evaluation batch, on noise."""
+    """Return one step, and one inference of an evaluation batch, on noise."""
     model = build_model().to(device, memory_format=torch.channels_last)
     evaluated = deepcopy(model).eval()
     optimiser, arithmetic = make_optimiser(model, config), Arithmetic(config.precision, device)
@@ -225,12 +225,12 @@ def read_images(data_dir: Path) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def normalised(images: Tensor) -> Tensor:
-    """Bytes as numbers with the mean 0 and the deviation 1 of the training images."""
+    """Return bytes as numbers with the mean 0 and the deviation 1 of the training images."""
     return (images.float() - MEAN) / STD
 
 
 def evaluation_items(*, device: str, data_dir: Path) -> list[tuple[Tensor]]:
-    """The test images one by one, each (1, 1, 28, 28)."""
+    """Return the test images one by one, each (1, 1, 28, 28)."""
     _, _, test_x, _ = read_images(data_dir)
     return [(x.unsqueeze(0),) for x in normalised(test_x.to(device))]
 

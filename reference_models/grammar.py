@@ -80,7 +80,7 @@ class GrammarConfig:
 
 
 def configure(hyperparameters: Mapping[str, float]) -> GrammarConfig:
-    """A configuration from plain numbers. Raises HyperparameterError naming the field."""
+    """Make a configuration from plain numbers. Raises HyperparameterError naming the field."""
     settings = checked(hyperparameters, LIMITS, reference="grammar")
     return GrammarConfig(**settings)  # type: ignore[arg-type] # whole numbers came back as int
 
@@ -179,7 +179,7 @@ class ByteGPT(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
                 nn.init.zeros_(parameter)
 
     def forward(self, text: Tensor) -> Tensor:
-        """Bytes (B, T) to the logits of the byte after each, (B, T, 256)."""
+        """Map bytes (B, T) to the logits of the byte after each, (B, T, 256)."""
         places = torch.arange(text.shape[1], device=text.device)
         x = self.bytes(text) + self.places(places)  # (B, T, W)
         return nn.functional.linear(self.norm(self.blocks(x)), self.bytes.weight)
@@ -239,7 +239,7 @@ def synthetic(config: GrammarConfig, device: str) -> Synthetic:
 
 
 def split(text: bytes) -> tuple[Tensor, Tensor]:
-    """The first nine tenths (N,) to train on, and windows (256, 65) spread over the last tenth."""
+    """Split a text: nine tenths (N,) to train on, and windows (256, 65) of the last tenth."""
     whole = torch.from_numpy(np.frombuffer(text, dtype=np.uint8).astype(np.int64))
     begin = len(whole) * 9 // 10
     tests = whole[begin:]
@@ -254,7 +254,7 @@ def draw_windows(text: Tensor, count: int, draw: torch.Generator) -> Tensor:
 
 
 def take_windows(text: Tensor, starts: Tensor) -> Tensor:
-    """The 65 bytes from each start: 64 to read and, one later, 64 to predict."""
+    """Return the 65 bytes from each start: 64 to read and, one later, 64 to predict."""
     within = torch.arange(CONTEXT_BYTES + 1, device=text.device)
     return text[starts[:, None] + within]
 
@@ -269,7 +269,7 @@ def train_step(
     clip: float,
     world: World,
 ) -> Tensor:
-    """One step at the given learning rate. The loss of this process stays on the device."""
+    """Take one step at the given learning rate. The loss of this process stays on the device."""
     set_rate(optimiser, rate)
     with arithmetic.forward():
         loss = _loss(model, windows)
@@ -283,7 +283,7 @@ def train_step(
 
 
 def nats_per_byte(model: nn.Module, windows: Tensor) -> float:
-    """The mean loss over every predicted byte of the windows."""
+    """Return the mean loss over every predicted byte of the windows."""
     with torch.no_grad():
         return float(_loss(model, windows))
 

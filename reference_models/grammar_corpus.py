@@ -241,7 +241,7 @@ def _long_run_shares(states: dict[State, Choice]) -> NDArray[np.float64]:
 
 
 def read_corpus() -> bytes:
-    """The corpus, checked by its hash. Raises DataSetError if this Python writes another one."""
+    """Make the corpus and check its hash. Raises DataSetError if this Python writes another one."""
     text = make_corpus()
     sha256 = hashlib.sha256(text).hexdigest()
     if sha256 != CORPUS_SHA256:

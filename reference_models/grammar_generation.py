@@ -28,7 +28,7 @@ class CachedByteGPT(nn.Module):  # type: ignore[misc]  # mypy does not follow to
     def forward(
         self, input_ids: Tensor, past_key_values: Cache | None = None, use_cache: bool = True
     ) -> Generated:
-        """Bytes (B, T) to the logits of the byte after each."""
+        """Map bytes (B, T) to the logits of the byte after each."""
         seen = 0 if past_key_values is None else past_key_values[0][0].shape[2]
         places = torch.arange(seen, seen + input_ids.shape[1], device=input_ids.device)
         x = self.model.bytes(input_ids) + self.model.places(places)  # (B, T, W)

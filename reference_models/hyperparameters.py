@@ -26,7 +26,7 @@ class Limit:
 def checked(
     hyperparameters: Mapping[str, float], limits: Mapping[str, Limit], *, reference: str
 ) -> dict[str, float]:
-    """The settings with whole numbers as int. Raises HyperparameterError naming the field."""
+    """Return settings with whole numbers as int. Raises HyperparameterError naming the field."""
     for name, value in hyperparameters.items():
         field = f"hyperparameters.{name}"
         if name not in limits:

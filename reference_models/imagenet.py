@@ -102,7 +102,7 @@ class ImagenetConfig:
         return self.base_learning_rate * self.batch_size / BASE_BATCH_SIZE
 
     def pixels_at(self, epoch: int) -> int:
-        """The side of a training picture in an epoch (counted from 1), a multiple of 32 between."""
+        """Return the side of an epoch's pictures, in steps of 32. Epochs count from 1."""
         progress = min(1.0, (epoch - 1) / max(1.0, GROWTH_SHARE * self.epochs - 1))
         grown = self.smallest_pixels + progress * (self.largest_pixels - self.smallest_pixels)
         rounded = PIXELS_STEP * round(grown / PIXELS_STEP)
@@ -110,7 +110,7 @@ class ImagenetConfig:
 
 
 def configure(hyperparameters: Mapping[str, float]) -> ImagenetConfig:
-    """A configuration from plain numbers. Raises HyperparameterError naming the field."""
+    """Make a configuration from plain numbers. Raises HyperparameterError naming the field."""
     return ImagenetConfig(**checked(hyperparameters, LIMITS, reference="imagenet"))  # type: ignore[arg-type]
 
 
@@ -185,7 +185,7 @@ def build_model() -> nn.Module:
 
 
 def shared(model: nn.Module, config: ImagenetConfig, world: World) -> nn.Module:
-    """The model as it is stepped: gradients averaged among processes, compiled if asked for."""
+    """Prepare the model for steps: average gradients among processes, compile if asked for."""
     if world.device.startswith("cuda"):
         torch.backends.cudnn.benchmark = True
     if world.size > 1:
@@ -219,7 +219,7 @@ def train_step(
     *,
     rate: float,
 ) -> Tensor:
-    """One step at the given learning rate. The loss stays on the device."""
+    """Take one step at the given learning rate. The loss stays on the device."""
     set_rate(optimiser, rate)
     with lower_precision(x.device.type):
         outputs = stepping(scaled(x))
@@ -239,7 +239,7 @@ def lower_precision(device_type: str) -> AbstractContextManager[Any]:
 
 
 def scaled(x: Tensor) -> Tensor:
-    """Bytes (B, 3, H, W) as centred and scaled numbers, channels last."""
+    """Return bytes (B, 3, H, W) as centred and scaled numbers, channels last."""
     mean = torch.tensor(CHANNEL_MEAN, device=x.device).view(3, 1, 1)
     std = torch.tensor(CHANNEL_STD, device=x.device).view(3, 1, 1)
     return ((x.float() / 255 - mean) / std).contiguous(memory_format=torch.channels_last)
@@ -290,7 +290,7 @@ def top5_percent(
 
 
 def top5_count(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Number of labels (B,) among the five largest of their outputs (B, classes)."""
+    """Count labels (B,) among the five largest of their outputs (B, classes)."""
     best = outputs.topk(min(5, outputs.size(1)), dim=1).indices
     return (best == labels.unsqueeze(1)).sum()
 

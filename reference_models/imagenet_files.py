@@ -101,7 +101,7 @@ def open_pictures(data_dir: Path) -> tuple[Pictures, Pictures]:
 
 
 def _listed(folder: Path) -> tuple[Pictures, list[str]]:
-    """The pictures under a folder and the names of its classes."""
+    """Return the pictures under a folder and the names of its classes."""
     try:
         from torchvision.datasets import ImageFolder
     except (ImportError, RuntimeError) as error:  # A mismatched pair fails with a RuntimeError.

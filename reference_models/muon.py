@@ -16,7 +16,7 @@ NEWTON_SCHULZ_STEPS = 3
 
 
 def nesterov(gradient: Tensor, velocity: Tensor, momentum: float) -> Tensor:
-    """The direction of SGD with Nesterov momentum. `velocity` is moved on."""
+    """Return the direction of SGD with Nesterov momentum. `velocity` is moved on."""
     velocity.mul_(momentum).add_(gradient)
     return gradient.add(velocity, alpha=momentum)
 

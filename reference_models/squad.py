@@ -88,7 +88,7 @@ class SquadConfig:
 
 
 def configure(hyperparameters: Mapping[str, float]) -> SquadConfig:
-    """A configuration from plain numbers. Raises HyperparameterError naming the field."""
+    """Make a configuration from plain numbers. Raises HyperparameterError naming the field."""
     settings = checked(hyperparameters, LIMITS, reference="squad")
     return SquadConfig(**settings)  # type: ignore[arg-type]  # whole numbers came back as int
 
@@ -182,7 +182,9 @@ class Reader(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
 
     def forward(self, context: Tensor, question: Tensor) -> tuple[Tensor, Tensor]:
         """Words (B, C) and (B, Q) to log probabilities of start and end, (B, C) each."""
-        shared = self._shared(context, question)  # (B, C)
+        # 1 for each context word that the question has too, in small letters.
+        same = self.folded[context][:, :, None] == self.folded[question][:, None, :]  # (B, C, Q)
+        shared = same.any(dim=2).float() * (context != PADDING)  # (B, C)
         asked = torch.zeros_like(question, dtype=shared.dtype)
         there = context != PADDING
         lengths, asked_lengths = there.sum(dim=1).cpu(), (question != PADDING).sum(dim=1).cpu()
@@ -195,11 +197,6 @@ class Reader(nn.Module):  # type: ignore[misc]  # mypy does not follow torch
         starts = self.starts(self.dropout(torch.cat([attended, modelled], dim=2))).squeeze(2)
         ends = self.ends(self.dropout(torch.cat([attended, last], dim=2))).squeeze(2)
         return _log_probabilities(starts, there), _log_probabilities(ends, there)
-
-    def _shared(self, context: Tensor, question: Tensor) -> Tensor:
-        """Mark with 1 each context word that the question has too, in small letters."""
-        same = self.folded[context][:, :, None] == self.folded[question][:, None, :]  # (B, C, Q)
-        return same.any(dim=2).float() * (context != PADDING)
 
     def _words(self, numbers: Tensor, shared: Tensor) -> Tensor:
         """(B, T) to (B, T, vector + letter features + 1)."""
@@ -242,7 +239,7 @@ def _log_probabilities(scores: Tensor, there: Tensor) -> Tensor:
 
 
 def best_spans(starts: Tensor, ends: Tensor) -> Tensor:
-    """The likeliest first and last word, (B, 2), of answers of at most LONGEST_ANSWER words."""
+    """Find the likeliest first and last word, (B, 2), of answers of up to LONGEST_ANSWER words."""
     together = starts[:, :, None] + ends[:, None, :]  # (B, C, C)
     allowed = torch.ones_like(together[0], dtype=torch.bool).triu().tril(LONGEST_ANSWER - 1)
     best = together.masked_fill(~allowed, -math.inf).flatten(1).argmax(dim=1)
@@ -259,7 +256,7 @@ def make_optimiser(model: nn.Module, config: SquadConfig) -> torch.optim.Adam:
 def train_step(
     model: nn.Module, optimiser: torch.optim.Adam, batch: Batch, rate: float, world: World
 ) -> Tensor:
-    """One step at the given learning rate. The loss of this process stays on the device."""
+    """Take one step at the given learning rate. The loss of this process stays on the device."""
     set_rate(optimiser, rate)
     starts, ends = model(batch.context, batch.question)
     loss = nn.functional.nll_loss(starts, batch.spans[:, 0])
@@ -278,7 +275,7 @@ def f1_of(model: nn.Module, tests: Encoded, device: str) -> float:
 
 
 def predict(model: nn.Module, tests: Encoded, device: str) -> dict[str, str]:
-    """The answer to each question. Questions of like length go together, to pad less."""
+    """Return the answer to each question. Questions of like length go together, to pad less."""
     ordered = sorted(tests.examples, key=lambda example: len(example.context_words))
     answers: dict[str, str] = {}
     for begin in range(0, len(ordered), EVALUATION_BATCH):

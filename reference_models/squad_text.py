@@ -39,7 +39,7 @@ def cover(words: Sequence[Word], answer: Answer) -> tuple[int, int] | None:
 
 
 def text_of(context: str, words: Sequence[Word], first: int, last: int) -> str:
-    """The characters of a context from one word to another, both included."""
+    """Return the characters of a context from one word to another, both included."""
     return context[words[first].start : words[last].end]
 
 
@@ -111,12 +111,12 @@ class Encoded:
     examples: list[Example]
 
     def answer(self, example: Example, first: int, last: int) -> str:
-        """The text of an answer."""
+        """Return the text of an answer."""
         context = self.reading.contexts[example.context]
         return text_of(context, self.words[example.context], first, last)
 
     def golds(self) -> dict[str, list[str]]:
-        """The gold answers of each question."""
+        """Return the gold answers of each question."""
         return {q.question_id: [a.text for a in q.answers] for q in self.reading.questions}
 
 

@@ -22,7 +22,7 @@ FEWEST_BYTES = 100_000
 
 
 def configure(hyperparameters: Mapping[str, float]) -> GrammarConfig:
-    """A configuration from plain numbers. Raises HyperparameterError naming the field."""
+    """Make a configuration from plain numbers. Raises HyperparameterError naming the field."""
     return configure_grammar(hyperparameters)
 
 
@@ -37,12 +37,12 @@ def train(
 
 
 def synthetic(config: GrammarConfig, device: str) -> Synthetic:
-    """One step and one inference on made-up bytes: those of the grammar reference."""
+    """Return the grammar reference's step and inference on made-up bytes."""
     return grammar_synthetic(config, device)
 
 
 def read_corpus_file(data_dir: Path) -> bytes:
-    """The bytes of the corpus file, checked by the hash beside it where there is one."""
+    """Return the bytes of the corpus file, checked by its .sha256 file if there is one."""
     file = data_dir / "text" / "corpus.txt"
     try:
         text = file.read_bytes()

@@ -22,7 +22,7 @@ def train_step(
     rate: float,
     world: World | None = None,
 ) -> Tensor:
-    """One step of a classifier at the given learning rate. The loss stays on the device."""
+    """Take one step of a classifier at the given learning rate. The loss stays on the device."""
     set_rate(optimiser, rate)
     with arithmetic.forward():
         logits = model(x)

@@ -57,10 +57,7 @@ FAILURE = "failure"
 
 
 class Communication:
-    """Follow the phases of a run and sum the exchanges in its train phases.
-
-    The figures are empty if the training never loaded the counting module.
-    """
+    """Sums the exchanges in a run's train phases. Empty if the counting module is unused."""
 
     def __init__(self) -> None:
         self._seconds: float | None = None

@@ -113,7 +113,7 @@ class ChildProcess:
     def first_event(
         self, *, limit_seconds: float, stop: Callable[[], object] = lambda: False
     ) -> dict[str, Any]:
-        """The first event. Raises ChildError if it ended before, was too slow or had to stop."""
+        """Return the first event. Raises ChildError if it ended, was too slow or had to stop."""
         give_up_at = time.monotonic() + limit_seconds
         while time.monotonic() < give_up_at and not stop():
             line = self.next_line(wait_seconds=POLL_SECONDS)
@@ -146,7 +146,7 @@ class ChildProcess:
             self._group.remove()
 
     def log_tail(self) -> str:
-        """The end of the process's standard error."""
+        """Return the end of the process's standard error."""
         return self._tail.decode(errors="replace")
 
     def _read_events(self, events: IO[bytes]) -> None:

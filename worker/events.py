@@ -31,17 +31,14 @@ Answer = dict[str, Any]
 
 
 class EventWriter:
-    """Writes events to the parent. Ends the process when the pipe is closed.
-
-    A `quiet` one writes failures, and when it joins or leaves a training.
-    """
+    """Writes events to the parent, and ends with it. `quiet` keeps to OF_ALL."""
 
     def __init__(self, stream: int, *, quiet: bool = False) -> None:
         self._stream = stream
         self._quiet = quiet
 
     def write(self, event: str, **fields: Any) -> None:
-        """One line, stamped with this process's own wall clock and processor time."""
+        """Write one line, stamped with this process's own wall clock and processor time."""
         if self._quiet and event not in OF_ALL:
             return
         stamps = {"clock": time.perf_counter(), "cpu": time.process_time()}
@@ -54,7 +51,7 @@ class EventWriter:
 
 
 def open_events() -> tuple[dict[str, Any], EventWriter]:
-    """The orders of this process, and the way for its events."""
+    """Return the orders of this process, and the way for its events."""
     return _join_group(*sys.argv[1:]) if len(sys.argv) == 3 else _stand_alone()
 
 
@@ -79,7 +76,7 @@ def _join_group(folder: str, parent_pid: str) -> tuple[dict[str, Any], EventWrit
 
 
 def _shared_orders(own: dict[str, Any]) -> dict[str, Any]:
-    """The first host's orders, with this host's own entries."""
+    """Return the first host's orders, with this host's own entries."""
     if not has_other_hosts():
         return own
     store = open_store()
@@ -90,7 +87,7 @@ def _shared_orders(own: dict[str, Any]) -> dict[str, Any]:
 
 
 def has_other_hosts() -> bool:
-    """Whether this is a process of a group over several hosts."""
+    """Say whether this is a process of a group over several hosts."""
     return os.environ.get("LOCAL_WORLD_SIZE") != os.environ.get("WORLD_SIZE")
 
 
@@ -130,7 +127,7 @@ def answer_or_reason(answer: Callable[[Answer], Answer]) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's words, at most 300 characters."""
+    """Return the first line of an error's words, at most 300 characters."""
     text = str(error).strip().splitlines()
     return (text[0] if text else type(error).__name__)[:300]
 

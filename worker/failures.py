@@ -99,10 +99,7 @@ def known_code(code: object) -> FailureCode | None:
 def death_of_child(
     exit_code: int | None, *, oom_kills: int, batch_size: float | None = None
 ) -> Failure:
-    """Return the failure of a child that ended before it said why.
-
-    `oom_kills` is how often the kernel ran out of memory during the run, which had `batch_size`.
-    """
+    """Return the failure of a child that ended before it said why, after `oom_kills` in its run."""
     if exit_code == -signal.SIGKILL and oom_kills > 0:
         trained = f" at a batch size of {batch_size:g}" if batch_size else ""
         return failure(
@@ -118,7 +115,7 @@ def death_of_child(
 
 
 def count_oom_kills() -> int:
-    """Number of processes this host's kernel killed for memory since it started; 0 if unknown."""
+    """Count processes this host's kernel killed for memory since it started; 0 if unknown."""
     try:
         lines = Path("/proc/vmstat").read_text().splitlines()
     except OSError:

@@ -18,7 +18,7 @@ from typing import Any
 
 from worker.events import EVENTS, ORDERS, die_with_parent
 
-# How long a launcher waits for those of the other hosts.
+# A launcher's wait for the other hosts'.
 MEETING_SECONDS = 86_400
 
 

@@ -105,7 +105,7 @@ def meet(
 
 
 def own_orders(host: Host, arrival: Arrival) -> dict[str, object]:
-    """What a host says for itself in the orders of a group."""
+    """Describe a host in the orders of a group."""
     return {
         "device": host.device,
         "data_dir": str(host.data_dir),

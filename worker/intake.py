@@ -36,7 +36,7 @@ NO_MESSAGE = (ValueError, TypeError, LookupError)
 
 
 def make_app(broker_url: str, *, name: str, make_attempt: MakeAttempt) -> Celery:
-    """The application of a worker, whose one task makes an attempt."""
+    """Make a worker's Celery application. Its only task makes an attempt."""
     app = Celery("finishline", broker=broker_url, set_as_current=False)
     app.conf.update(
         task_ignore_result=True,
@@ -113,10 +113,7 @@ def poll(
     state: WorkerState,
     stop_grace_seconds: float = 0.0,
 ) -> int:
-    """Make the attempts that the server's answers name, until a signal. Returns the exit code.
-
-    Signals end it as they end `run_celery`.
-    """
+    """Make the attempts that the server's answers name, until a signal as in `run_celery`."""
     waits = heard = True
 
     def stop(_number: int, _frame: FrameType | None) -> None:

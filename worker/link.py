@@ -59,10 +59,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TimedRetries:
-    """Retries a request for some seconds, after any fault of the server.
-
-    The pauses double from a tenth of a second to two seconds, each with a line in the log.
-    """
+    """Retries a request for some seconds, with pauses from 0.1 s doubling to 2 s."""
 
     seconds: float
     pause: Callable[[float], None] = time.sleep
@@ -98,7 +95,7 @@ class Exchange(Transport):
         retries: Retries | TimedRetries,
         timeout: httpx2.Timeout = TIMEOUT,
     ) -> bytes:
-        """The content at an API path, or the answer to posted JSON text."""
+        """Return the content at an API path, or the answer to posted JSON text."""
         method, request = "GET", dict[str, Any](headers=dict(headers))
         if content is not None:
             method, request = "POST", {"content": content, "timeout": timeout}
@@ -205,7 +202,7 @@ def _headers(lease: Lease) -> dict[str, str]:
 
 
 def decode(content: bytes, kind: type[_Message]) -> _Message:
-    """A message from JSON. Raises pydantic's ValidationError, a ValueError, naming the field."""
+    """Read a message from JSON. Raises pydantic's ValidationError naming the field."""
     return TypeAdapter(kind).validate_json(content)
 
 

@@ -136,7 +136,7 @@ def local_job(chosen: Chosen) -> ReplayJob:
 
 
 def hyperparameters(benchmark: Benchmark, settings: Mapping[str, float]) -> dict[str, float]:
-    """The reference's hyperparameters with the chosen settings. Whole numbers as such."""
+    """Return the reference's hyperparameters with the chosen settings. Whole numbers as such."""
     values = benchmark.defaults() | dict(settings)
     return {
         name: int(value) if benchmark.hyperparameters[name].integer else value
@@ -145,10 +145,7 @@ def hyperparameters(benchmark: Benchmark, settings: Mapping[str, float]) -> dict
 
 
 def as_run(run: ReplayRun, job: ReplayJob, *, host: Host) -> Run:
-    """Return a trained run as the log formats describe one.
-
-    Only a training on a processor has a share of it, because an accelerator leaves it idle.
-    """
+    """Return a trained run as the log formats describe one. Only processors have a share."""
     evaluations = tuple(
         Evaluation(
             epoch=item.epoch,
@@ -213,7 +210,7 @@ def print_event(event: ReplayEvent) -> None:
 
 
 def read_arguments(arguments: Sequence[str] | None = None) -> Chosen:
-    """The command line, checked. Raises RuleError naming the benchmark's file and field."""
+    """Return the command line, checked. Raises RuleError naming the benchmark's file and field."""
     parser = argparse.ArgumentParser(prog="python -m worker.local")
     parser.add_argument("benchmark", type=Path, help="the benchmark's TOML file")
     parser.add_argument("--runs", type=_positive, default=3)

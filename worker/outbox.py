@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 GATHER_SECONDS = 0.5
 BATCH_LIMIT = 500
-MOST_BESIDE = 3  # Posts beside the one under way. The server has few places for those of workers.
+MOST_BESIDE = 3  # Extra posts at a time. The server has few places for workers.
 
 EventSink = Callable[[ReplayEvent], None]
 StopReason = Literal["cancelled", "time_limit", "fenced", "worker_stopped"]

@@ -37,10 +37,7 @@ Train = Callable[..., ReplayRun]
 
 @dataclass(frozen=True)
 class Attempts:
-    """Makes the attempts of one worker. `checks` surround the runs.
-
-    Without checks a report has neither canaries nor an audit.
-    """
+    """Makes the attempts of one worker. `checks` make its reports' canaries and audit."""
 
     server: WorkerLink
     system: WorkerSystem
@@ -49,10 +46,7 @@ class Attempts:
     checks: SelfCheck | None = None
 
     def make(self, attempt_id: str) -> bool:
-        """Lease an attempt, make it and report it. Returns whether this worker got the lease.
-
-        A repeated id is only logged: the attempt is over or belongs to another worker.
-        """
+        """Lease an attempt, make it and report it. Says whether this worker got the lease."""
         try:
             lease = self.server.claim(attempt_id, self.system.worker)
         except Conflict as refusal:

@@ -64,10 +64,7 @@ class Settings(BaseSettings):
         return url.rstrip("/")
 
     def broker_address(self) -> str:
-        """Return the broker's address with the password from its file.
-
-        Stops the program with a sentence if the address is missing or the file is unreadable.
-        """
+        """Return the broker's address with the password from its file, or stop with a sentence."""
         if not self.broker_url:
             sys.exit(
                 "FINISHLINE_BROKER_URL is missing: expected the broker's address, which an "

@@ -53,13 +53,13 @@ class WorkerState:
 
     @property
     def is_done(self) -> bool:
-        """Whether the worker ends once it is free: it is at one of its limits."""
+        """Say whether the worker has reached a limit and ends once it is free."""
         most = self.limits.attempts
         is_spent = most is not None and self.made >= most
         return is_spent or (not self.busy and self.seconds_left(1.0) <= 0)
 
     def seconds_left(self, most: float) -> float:
-        """Seconds until this worker has been idle for as long as it may, at most `most`."""
+        """Return seconds until this worker has been idle for as long as it may, at most `most`."""
         longest = self.limits.idle_seconds
         if longest is None:
             return most
@@ -82,7 +82,7 @@ class WorkerState:
             self.leave_by = time.monotonic() + grace_seconds
 
     def word(self) -> WorkerWord:
-        """The state as a hello tells it."""
+        """Return the state as a hello tells it."""
         if self.stopping:
             return "stopping"
         if self.leave_by is not None or self.is_done:

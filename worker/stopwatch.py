@@ -20,10 +20,7 @@ ABSOLUTE_TOLERANCE_SECONDS = 0.05
 
 
 class Stopwatch:
-    """Seconds per phase of one run, since its process started.
-
-    `started_at` is when the first phase after the preparation began, None before.
-    """
+    """Seconds per phase of one run. `started_at` is the end of the preparation, None before."""
 
     def __init__(self, at: float) -> None:
         self.phase = Phase.INIT
@@ -44,22 +41,19 @@ class Stopwatch:
             self.started_at = at
 
     def seconds(self, clock: Clock, *, division: str, at: float | None = None) -> float:
-        """Seconds of the ledger on a clock, up to the last stamp or to a later one."""
+        """Return seconds of the ledger on a clock, up to the last stamp or to a later one."""
         ledger = self.ledger if at is None else self.ledger.plus(self.phase, at - self._last)
         return clock.seconds(ledger, division=division)
 
 
 def clocks_disagree(parent_seconds: float, child_seconds: float) -> bool:
-    """Whether two measurements of one span differ by more than 2 % + 50 ms."""
+    """Say whether two measurements of one span differ by more than 2 % + 50 ms."""
     allowed = RELATIVE_TOLERANCE * parent_seconds + ABSOLUTE_TOLERANCE_SECONDS
     return abs(parent_seconds - child_seconds) > allowed
 
 
 def is_reached(qualities: Sequence[float], target: TargetSpec) -> bool:
-    """Say whether a run may stop at its target after these evaluations.
-
-    A fixed stop or a budget trains on to its end.
-    """
+    """Say whether a run may stop at its target. A fixed stop or a budget trains on to its end."""
     if not qualities or target.fixed_stop:
         return False
     goal = QualityTarget(
@@ -73,10 +67,7 @@ def is_reached(qualities: Sequence[float], target: TargetSpec) -> bool:
 def is_below_band(
     qualities: Sequence[float], points: Sequence[ControlPoint], target: TargetSpec
 ) -> bool:
-    """Say whether the latest evaluation is worse than the band at its control point.
-
-    The server judges a better one, because stopping early saves time only below the band.
-    """
+    """Say whether the latest evaluation is worse than the band. The server judges better ones."""
     point = next((point for point in points if point.index == len(qualities)), None)
     if point is None:
         return False
@@ -162,7 +153,7 @@ def _preparation(ledger: Ledger) -> float:
 
 
 def _elapsed_seconds(evaluation: Evaluation, clock: str) -> float:
-    """Seconds since run_start by the ledger, which is right on any clock."""
+    """Return seconds since run_start by the ledger, which is right on any clock."""
     if evaluation.ledger is not None:
         return evaluation.ledger.total() - _preparation(evaluation.ledger)
     if clock == "mlperf":

@@ -1,4 +1,4 @@
-"""One run of a job: a process of its own, and the ledger of its parent's stamps."""
+"""One run of a job: its process, and the ledger of its parent's stamps."""
 
 import json
 import time
@@ -26,10 +26,7 @@ from worker.stopwatch import Stopwatch, clocks_disagree, is_below_band, is_reach
 
 
 class RunRecorder:
-    """Keep the ledger of one run from the stamps of its parent, and decide the next step.
-
-    `status` is None while the run goes on. `failure` says why it failed.
-    """
+    """Keeps the ledger of one run by its parent's stamps. `status` is None until the end."""
 
     def __init__(
         self,
@@ -58,10 +55,7 @@ class RunRecorder:
         announcer.run_started(index)
 
     def processor_share(self, *, least_seconds: float) -> float | None:
-        """Return the training's processor seconds for each second of its clock so far.
-
-        None during the first `least_seconds`.
-        """
+        """Return processor seconds for each second of the clock so far, None in `least_seconds`."""
         if self._child_span is None or self._cpu_span is None:
             return None
         seconds = self._child_span[1] - self._child_span[0]
@@ -70,10 +64,7 @@ class RunRecorder:
         return (self._cpu_span[1] - self._cpu_span[0]) / seconds
 
     def deadline(self, spawned_at: float) -> float:
-        """Return when the run must end, counted from its clock's start.
-
-        A busy host may start slowly, so the start has its own allowance.
-        """
+        """Return when the run must end. A busy host's slow start has its own allowance."""
         limit = self.job.run_limit_seconds
         latest = spawned_at + min(limit, START_SECONDS)
         begun = self._watch.started_at
@@ -97,7 +88,7 @@ class RunRecorder:
             self.status = status
 
     def close(self, log_tail: str) -> ReplayRun:
-        """The run as it is reported. Announces its end."""
+        """Return the run as it is reported. Announces its end."""
         parent_seconds, child_seconds = self._spans()
         if self.status in ("reached", "not_reached"):
             self._compare_clocks(parent_seconds, child_seconds)

@@ -41,7 +41,7 @@ PICTURE_SIDE = 224
 
 
 def build_model(spec: str, *, tokens: int) -> tuple[nn.Module, Inputs]:
-    """The module of a SPEC and its inputs by batch size. Raises RuleError."""
+    """Return the module of a SPEC and its inputs by batch size. Raises RuleError."""
     kind, _, name = spec.partition(":")
     if kind == "torchvision":
         return _from_torchvision(name)
@@ -155,7 +155,7 @@ def answer(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def make_step(module: nn.Module, inputs: Inputs, told: Mapping[str, Any]) -> Callable[[], object]:
-    """An inference, or a training step: forward, backward, and SGD at a learning rate of 0."""
+    """Make an inference, or a training step: forward, backward, and SGD at a learning rate of 0."""
     device, dtype = told["device"], ARITHMETIC[told["precision"]].dtype
     training, narrow = told["phase"] == "training", dtype is not torch.float32
     module.to(device).train(training)

@@ -92,10 +92,7 @@ def serve(
     batch_size: int,
     in_turn: bool = False,
 ) -> list[Request]:
-    """Answer requests in the order of arrival, waiting ones together up to a batch.
-
-    With `in_turn` each arrives when the one before it is answered.
-    """
+    """Answer requests by arrival, up to a batch at once. `in_turn` waits for each answer."""
     started = time.perf_counter()
     done: list[Request] = []
     while len(done) < len(arrivals):
@@ -112,7 +109,7 @@ def serve(
 
 
 def arrivals_of(told: Mapping[str, Any]) -> list[float]:
-    """Seconds at which requests arrive: a Poisson process, or all at the start."""
+    """Return seconds at which requests arrive: a Poisson process, or all at the start."""
     if told["scenario"] != "server":
         return [0.0] * int(told["requests"])
     draw = Random(SEED)  # noqa: S311 - no secret

@@ -192,10 +192,7 @@ def profile_steps(orders: Mapping[str, Any]) -> dict[str, Any]:
 def trace_steps(
     orders: Mapping[str, Any], *, steps: int, out: Path
 ) -> tuple[list[dict[str, Any]], list[float]]:
-    """List the operators of traced steps, longest first, and the FLOP/s of each call.
-
-    Writes the Chrome trace.
-    """
+    """List the operators of traced steps and the FLOP/s of each call. Writes the Chrome trace."""
     cuda = orders["device"].startswith("cuda")
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda else [])]
     with profile(activities=activities, with_flops=True) as found:
@@ -229,7 +226,7 @@ FEWEST, MOST = 10, 10_000
 
 
 def time_for(seconds: float, size: int, world: World) -> list[float]:
-    """Seconds of each of as many all-reduces of one size as there is time for."""
+    """Return seconds of each of as many all-reduces of one size as there is time for."""
     message = torch.zeros(size // 4, device=world.device)
     started = time.perf_counter()
     for _ in range(WARM_UP_CALLS):
@@ -258,7 +255,7 @@ def time_sizes(world: World) -> list[dict[str, Any]]:
 
 
 def answer(told: Mapping[str, Any]) -> dict[str, Any]:
-    """A profile, or of one process of a group its all-reduces of a size, or its steps."""
+    """Return a profile, or of one process of a group its all-reduces of a size, or its steps."""
     if "out" in told:
         return profile_steps(told)
     torch.set_num_threads(1)

@@ -28,10 +28,7 @@ ROUNDS = 7
 def measure_throughput(
     call: Callable[[], object], *, items: int, seconds: float, device: str
 ) -> dict[str, Any]:
-    """Call it for about this many seconds. Returns items per second of the median round, and all.
-
-    A slow call runs three times: to warm up, to see how long it takes, and as the only round.
-    """
+    """Return items per second of the median round, and of all. A slow call gets one round."""
 
     def seconds_of(calls: int) -> float:
         started = time.perf_counter()

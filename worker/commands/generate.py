@@ -152,10 +152,7 @@ def check_orders(orders: dict[str, Any], batch_sizes: Sequence[int]) -> None:
 
 
 def figures_of(requests: Sequence[Sequence[float]], output_tokens: int) -> dict[str, Any]:
-    """Return the figures of one batch size from arrival, first and last token of each request.
-
-    Rates are by the seconds from the start to the last token of all.
-    """
+    """Compute the figures of one batch size from arrival, first and last token of each request."""
     seconds = max(last for _, _, last in requests)
     intervals = output_tokens - 1
     tpot = [(last - first) / intervals for _, first, last in requests] if intervals else None

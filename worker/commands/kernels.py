@@ -87,7 +87,7 @@ def kernels(
 
 
 def check_kernels(file: Path, device: str) -> tuple[Kernel, ...]:
-    """The kernels of a list, which this kind of device can time. Raises RuleError, UsageError."""
+    """Read a list of kernels for this kind of device. Raises RuleError, UsageError."""
     try:
         listed = read_kernels(file.read_bytes(), file=file.name)
     except OSError as error:
@@ -106,7 +106,7 @@ def check_kernels(file: Path, device: str) -> tuple[Kernel, ...]:
 
 
 def _time_all_reduce(kernel: Kernel, device: str, seconds: float) -> list[float]:
-    """Seconds of each all-reduce, in as many processes as the kernel has."""
+    """Return seconds of each all-reduce, in as many processes as the kernel has."""
     where = "cuda" if device.startswith("cuda") else device
     orders = {"device": where, "bytes": kernel.shape["bytes"], "seconds": seconds}
     found = measuring.ask(

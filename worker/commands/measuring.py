@@ -91,7 +91,7 @@ def measure_peaks(
 
 
 def describe_machine(orders: Mapping[str, Any]) -> dict[str, Any]:
-    """The machine, in the words of every result."""
+    """Return the machine, in the words of every result."""
     device = orders["device"]
     system = asdict(probe(threads=orders["threads"], device=device))
     return {"device": device, "system": system, "host": describe_surroundings(device)}
@@ -133,10 +133,7 @@ def check_precision(precision: str, device: str) -> None:
 
 
 def check_spec(spec: str, *, generates: bool = False) -> None:
-    """Raise RuleError unless a SPEC is of one of the three kinds, and on this machine.
-
-    A model that generates may be of any class of transformers.
-    """
+    """Raise RuleError unless a SPEC is of one of the three kinds, and on this machine."""
     kind, _, name = spec.partition(":")
     path, _, function = spec.rpartition(":")
     why = None
@@ -157,7 +154,7 @@ def check_spec(spec: str, *, generates: bool = False) -> None:
 
 
 def read_numbers(text: str, option: str, *, most: int = 10**6) -> list[int]:
-    """The whole numbers of a list such as 1,8. Raises UsageError."""
+    """Return the whole numbers of a list such as 1,8. Raises UsageError."""
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() and 0 < int(part[:9]) <= most for part in parts):
         raise UsageError(
@@ -178,7 +175,7 @@ def tell(
 
 
 def table_of(rows: Sequence[Result], words: Mapping[str, str], figures: Columns) -> FittingTable:
-    """A row for each result: words by their headings, then figures."""
+    """Make a row for each result: words by their headings, then figures."""
     right = [heading for heading, *_ in figures]
     table = make_table(*words, *right, right=("batch", "n", *right))
     for row in rows:

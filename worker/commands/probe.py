@@ -152,7 +152,7 @@ def memory_bytes(found: Sequence[Accelerator]) -> dict[str, int]:
 
 
 def problems_of(found: Sequence[Accelerator]) -> list[str]:
-    """What keeps these accelerators from training at their speed, a sentence each."""
+    """List reasons why these accelerators train slowly, a sentence each."""
     if not found:
         return []
     troubles = [

@@ -111,7 +111,7 @@ class AllReduceFit:
     seconds_per_byte: float
 
     def seconds(self, size: float, processes: int) -> float:
-        """Seconds of one all-reduce of so many bytes over so many processes."""
+        """Return seconds of one all-reduce of so many bytes over so many processes."""
         return self.latency_seconds + size * 2 * (processes - 1) / processes * self.seconds_per_byte
 
 
@@ -124,10 +124,9 @@ def fit_all_reduce(points: Sequence[measuring.Result], processes: int) -> AllRed
 
 
 def reckon_scaling(groups: Groups, batches: Mapping[int, int], default: int) -> dict[str, Any]:
-    """Return the points of measured steps by processes and batch. One process is the base.
+    """Return the points of measured steps by processes and batch.
 
-    A step's seconds are the median of all steps, measured and predicted alike, because one paused
-    step would move a mean.
+    A step's seconds are the median, because one paused step would move a mean.
     """
     absent: dict[str, str] = {}
     largest = max(batches)

@@ -178,10 +178,7 @@ def bench_reference(screen: Screen, benchmark: Benchmark, orders: Answer) -> dic
 def _to_target(
     benchmark: Benchmark, settings: Mapping[str, float], throughput: Answer
 ) -> dict[str, float] | None:
-    """Estimate the epochs to the target at this batch size, and their seconds here.
-
-    Only steps are counted, without evaluations. None if the benchmark has no runs at that size.
-    """
+    """Estimate epochs to the target and seconds of their steps. None without calibrated runs."""
     reached = calibrated_epochs(benchmark, settings.get("batch_size", 0))
     if not reached:
         return None
@@ -269,7 +266,7 @@ def bench_model(
 
 
 def results_csv(result: measuring.Result) -> str:
-    """A row for each result of a model, by the names of the JSON. Absent figures are empty."""
+    """Make a row for each result of a model, by the names of the JSON. Absent figures are empty."""
     rows = []
     for one in result["results"]:
         row = {name: result[name] for name in ("model", "precision", "device")} | one

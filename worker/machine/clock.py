@@ -29,11 +29,7 @@ def repeat(
     prepare: Callable[[], object] = lambda: None,
     most: float = inf,
 ) -> list[float]:
-    """Time each call until the time is up, at least one.
-
-    A call gets the result of `prepare`, which is off the clock. The device is synchronised at both
-    edges.
-    """
+    """Time each call until the time is up, at least one. `prepare` runs off the clock."""
     taken: list[float] = []
     end = time.perf_counter() + seconds
     while len(taken) < most:

@@ -49,7 +49,7 @@ KINDS: Mapping[str, tuple[str, Callable[[Shape], int] | None]] = {
 
 
 def _shape_of(kind: str) -> type[Any]:
-    """The table of a kind's shape."""
+    """Return the table of a kind's shape."""
     fields: list[Any] = [
         (name, Annotated[int, Ge(LEAST.get(name, 1)), Le(MOST.get(name, 2**31 - 1))])
         for name in KINDS[kind][0].split()
@@ -82,19 +82,13 @@ class Kernel:
 
     @property
     def flops(self) -> int | None:
-        """Count FLOPs of matmuls and convolutions. A backward pass has two products per forward.
-
-        They are the gradients of both operands. Recomputed products are left out.
-        """
+        """Count FLOPs. A backward pass has two products per forward, one for each gradient."""
         count = KINDS[self.kind][1]
         return count and count(self.shape) * (2 if self.direction == "backward" else 1)
 
     @property
     def bytes_moved(self) -> float | None:
-        """Return the bytes that a copy reads and writes.
-
-        An all-reduce counts the bytes of each link, 2 (p - 1) / p of the message.
-        """
+        """Return bytes that a copy moves. An all-reduce counts a link's, 2 (p - 1) / p of all."""
         if self.kind == "copy":
             return 2 * self.shape["bytes"]
         if self.kind == "all_reduce":

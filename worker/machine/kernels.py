@@ -1,4 +1,4 @@
-"""Seconds of single kernels, in a process of its own: `python -m worker.machine.kernels`."""
+"""Seconds of single kernels, in its own process: `python -m worker.machine.kernels`."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,10 +22,7 @@ Forward = Callable[[], Tensor]
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """One kind of floating-point arithmetic. `tf32` may shorten the operands of float32.
-
-    NVIDIA's accelerators have it from a compute `capability` on.
-    """
+    """One kind of floating-point arithmetic, on NVIDIA's cards from a compute `capability` on."""
 
     name: str
     dtype: torch.dtype
@@ -64,7 +61,7 @@ def types_of(device: str) -> list[Arithmetic]:
 def make_call(
     kernel: Kernel, device: str, *, layout: torch.memory_format = torch.contiguous_format
 ) -> tuple[Call, Callable[[], object]]:
-    """A kernel other than an all-reduce on random numbers, and what prepares each call, untimed."""
+    """Return a kernel on random numbers except an all-reduce, and its untimed preparation."""
     shape = kernel.shape
     if kernel.kind == "copy":
         source = torch.ones(shape["bytes"] // 4, device=device)
@@ -123,7 +120,7 @@ def _forward(
 
 
 def _fp8_product(left: Tensor, right: Tensor) -> Forward:
-    """A matmul of two matrices in float8, with a scale of one. The result is in bfloat16."""
+    """Run a matmul of two matrices in float8, with a scale of one. The result is in bfloat16."""
     one = torch.ones((), device=left.device)
     by_columns = right.t().contiguous().t()  # As the kernels want the second one.
     return lambda: torch._scaled_mm(
@@ -157,7 +154,7 @@ def time_kernel(
     *,
     layout: torch.memory_format = torch.contiguous_format,
 ) -> list[float]:
-    """Seconds of each call. Raises RuleError with the kernel's name."""
+    """Return seconds of each call. Raises RuleError with the kernel's name."""
     try:
         with ARITHMETIC[kernel.precision].switched_on():
             call, prepare = make_call(kernel, device, layout=layout)
@@ -168,7 +165,7 @@ def time_kernel(
 
 
 def answer(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Seconds of each call of each kernel."""
+    """Return seconds of each call of each kernel."""
     torch.backends.cudnn.benchmark = True
     device, kernels = told["device"], TypeAdapter(list[Kernel]).validate_python(told["kernels"])
     check_kernels(kernels, device)

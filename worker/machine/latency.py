@@ -37,7 +37,7 @@ def prepare_eager(model: Any, _example: tuple[Tensor, ...], _device: str) -> Cal
 
 
 def prepare_compiled(model: Any, example: tuple[Tensor, ...], _device: str) -> Call:
-    """The module through torch.compile, compiled for one item."""
+    """Return the module through torch.compile, compiled for one item."""
     torch.compiler.reset()  # Start over, without the compilations of a training.
     try:
         # Compilers in a pool of processes would outlive this one when it is killed.
@@ -56,7 +56,7 @@ def prepare_compiled(model: Any, example: tuple[Tensor, ...], _device: str) -> C
 
 
 def prepare_onnxruntime(model: Any, example: tuple[Tensor, ...], device: str) -> Call:
-    """The module exported to ONNX and run on the processor with as many threads as torch has."""
+    """Export the module to ONNX and run it on the processor with torch's number of threads."""
     if device != "cpu":
         raise BackendAbsentError("not_supported", f"measured on a processor only, not on {device}")
     try:
@@ -83,7 +83,7 @@ def prepare_onnxruntime(model: Any, example: tuple[Tensor, ...], device: str) ->
 
 
 def export(model: Any, example: tuple[Tensor, ...]) -> bytes:
-    """The model as ONNX, through torch's dynamo exporter."""
+    """Return the model as ONNX, through torch's dynamo exporter."""
     content = io.BytesIO()
     try:
         with torch.no_grad():
@@ -127,7 +127,7 @@ def measure_latency(
             continue
         latency, outputs = found
         expected = expected or outputs
-        yield _held_against(latency, outputs, expected, tolerance=order.output_tolerance)
+        yield _compare_outputs(latency, outputs, expected, tolerance=order.output_tolerance)
 
 
 def _time_backend(
@@ -162,13 +162,13 @@ def _time_backend(
 
 
 def _is_over(seconds: float, samples: int, order: LatencyOrder) -> bool:
-    """Whether a slow model has had its time. One sample after the warm-up it gets in any case."""
+    """Say whether a slow model has had its time. It always gets one sample after the warm-up."""
     if seconds > order.most_seconds:
         return samples >= 1
     return seconds > order.enough_seconds and samples >= order.fewest_items
 
 
-def _held_against(
+def _compare_outputs(
     latency: BackendLatency, outputs: list[Tensor], expected: list[Tensor], *, tolerance: float
 ) -> BackendLatency:
     difference = largest_difference(outputs, expected)
@@ -179,7 +179,7 @@ def _held_against(
 
 
 def largest_difference(outputs: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
-    """The largest difference of two series of outputs, as a share of the largest expected one."""
+    """Return the largest difference of two series, as a share of the largest expected output."""
     if [x.shape for x in outputs] != [y.shape for y in expected]:
         return float("inf")
     largest = max(float(y.abs().max()) for y in expected)
@@ -188,6 +188,6 @@ def largest_difference(outputs: Sequence[Tensor], expected: Sequence[Tensor]) ->
 
 
 def _flat(result: Any) -> Tensor:
-    """All outputs of one item as one copy on the processor: a backend may reuse its memory."""
+    """Copy all outputs of one item to the processor, because a backend may reuse its memory."""
     parts = result if isinstance(result, list | tuple) else [result]
     return torch.cat([torch.as_tensor(part).detach().double().cpu().flatten() for part in parts])

@@ -168,7 +168,7 @@ def message_of(rank: int) -> torch.Tensor:
 
 
 def measure_all_reduce(world: World) -> Figure:
-    """The rate of the best of some exchanges. Raises WrongSumError unless every number is right."""
+    """Return the best rate of some exchanges. Raises WrongSumError for a wrong number."""
     message = message_of(world.rank).to(world.device)
     expected = sum(message_of(rank) for rank in range(world.size))
     total = world.total(message.clone())
@@ -192,7 +192,7 @@ def time_all_reduce(message: torch.Tensor, world: World) -> float:
 
 
 def meet_all(told: dict[str, Any]) -> dict[str, Any]:
-    """Measure, and gather what each host says of itself: by rank of the host, on all processes."""
+    """Measure, and gather each host's description by its rank, on all processes."""
     torch.set_num_threads(1)
     figure = measure_all_reduce(join(told["device"]))
     store = open_store()

@@ -102,10 +102,7 @@ class MovedBytes(TorchDispatchMode):  # type: ignore[misc]
 
 
 def count_work(step: Callable[[], object], *, batch_size: int) -> ModelWork | None:
-    """Count the FLOPs and bytes of one step, None without a matmul or a convolution.
-
-    Compiled code hides its operations, so count an uncompiled step.
-    """
+    """Count FLOPs and bytes of one uncompiled step, None without a matmul or a convolution."""
     counter, moved = FlopCounterMode(display=False, custom_mapping=FORMULAS), MovedBytes()
     fused = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # It fuses a whole layer into one operation.
@@ -154,10 +151,7 @@ CANARIES: tuple[tuple[Any, ...], ...] = (
 
 
 class AutocastWatch(TorchFunctionMode):  # type: ignore[misc]
-    """Notes whether autocast was on while it is entered.
-
-    A dispatch mode runs after autocast, when it is off again.
-    """
+    """Notes whether autocast was on. A dispatch mode runs after autocast, when it is off again."""
 
     def __init__(self, device_type: str) -> None:
         super().__init__()
@@ -230,10 +224,7 @@ def audit_step(step: Callable[[], object], device: str, *, scope: str) -> Precis
 
 
 def read_flags() -> dict[str, str]:
-    """Read torch's settings for float32 arithmetic, except unreadable ones.
-
-    torch raises if a program used both its old and its new settings.
-    """
+    """Read torch's settings for float32 arithmetic. Mixed old and new settings make torch raise."""
     found = {"float32_matmul_precision": str(torch.get_float32_matmul_precision())}
     for name, path in FLAGS.items():
         with contextlib.suppress(RuntimeError, AttributeError):

@@ -1,4 +1,4 @@
-"""The hardware and software under this worker, and other work beside it."""
+"""The hardware and software under this worker, and other work on it."""
 
 import platform
 import re
@@ -30,10 +30,7 @@ def probe(
     threads: int,
     device: str | None = None,
 ) -> WorkerSystem:
-    """Describe the system of this worker, with the accelerators that `device` trains on.
-
-    By default it has the name of its host, and a hardware class made from its parts.
-    """
+    """Describe the system of this worker, with the accelerators that `device` trains on."""
     processor, cores = processor_name(), processor_count()
     accelerators = [each.name for each in accelerators_of(device, find_devices().accelerators)]
     accelerator = accelerators[0] if accelerators else None
@@ -62,7 +59,7 @@ def node_of(system: WorkerSystem) -> Node:
 
 
 def class_over(node: Node, *, hosts: int) -> str:
-    """The hardware class of so many hosts like this one."""
+    """Name the hardware class of several hosts like this one."""
     accelerators = [node.accelerator or ""] * node.accelerator_count
     return hardware_class_of(node.processor, node.processor_count, accelerators, hosts=hosts)
 

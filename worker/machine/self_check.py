@@ -141,10 +141,7 @@ class SelfCheck:
             return checked
 
     def audit(self, job: ReplayJob) -> Audited:
-        """Find precision and work of a job's training, outside its timed runs.
-
-        A reference with its settings has the same figures every time, so they are found once.
-        """
+        """Find precision and work of a job's training, once for a reference with its settings."""
         wanted = next((each for each in job.trainings if "profile" in each.measure), None)
         if self._extent != "all" or wanted is None:
             return Audited()

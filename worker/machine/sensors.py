@@ -95,11 +95,7 @@ def _number(path: Path) -> float | None:
 
 
 class Nvml:
-    """The sensors of several accelerators as one.
-
-    Energy and power are sums, clock and utilisation means, temperature the highest. A sensor must
-    be on all of them.
-    """
+    """Several accelerators as one: energy and power summed, highest temperature, else means."""
 
     source = "nvml"
 
@@ -108,7 +104,7 @@ class Nvml:
         self._handles = handles
 
     def energy_joules(self) -> float | None:
-        """The counters of all accelerators since their driver was loaded."""
+        """Return the counters of all accelerators since their driver was loaded."""
         return self._of_all(self._library.nvmlDeviceGetTotalEnergyConsumption, sum, unit=MILLI)
 
     def read(self) -> Reading:
@@ -151,10 +147,7 @@ Sensors = Nvml | Powercap
 
 
 def open_sensors(device: str) -> Sensors | None:
-    """Open the sensors of the accelerators or processor packages that train.
-
-    None if they are unreadable.
-    """
+    """Open the sensors of the accelerators or processor packages that train, None if unreadable."""
     if device.startswith("cuda"):
         found = accelerators_of(device, find_devices().accelerators)
         return open_nvml([each.uuid for each in found])
@@ -162,10 +155,7 @@ def open_sensors(device: str) -> Sensors | None:
 
 
 def timed_joules(joules_by_phase: Mapping[str, float], clock: Clock) -> float:
-    """Return the joules of the phases on a benchmark's clock.
-
-    Preparation beyond the allowance counts only in seconds.
-    """
+    """Return joules on a benchmark's clock. Excess preparation counts only in seconds."""
     known = {item.name for item in fields(Ledger)}
     joules = {phase: value for phase, value in joules_by_phase.items() if phase in known}
     if clock.name != "dawnbench":
@@ -259,11 +249,7 @@ class Telemetry:
                 self._readings.append(self._sensors.read())
 
     def _count(self) -> None:
-        """Add the energy used since the last reading to the present phase.
-
-        One missed reading ends the counting for this run, because a part of the energy would
-        mislead.
-        """
+        """Add the energy since the last reading. One missed reading ends the counting."""
         if self._joules is None or self._sensors is None:
             return
         now = self._sensors.energy_joules()

@@ -1,1 +1,1 @@
-"""A training of a stranger in a box: started, fed, timed and killed by the worker."""
+"""Sandboxes for strangers' code: the worker starts, feeds, times and kills each training."""

@@ -1,6 +1,6 @@
-"""A cgroup of version 2 for each box, where the worker's own is delegated to it.
+"""A cgroup of version 2 for each sandbox, if the worker's own is delegated to it.
 
-systemd delegates that of a unit or scope with `Delegate=yes`. A container engine may do so too.
+systemd delegates a unit's or scope's with `Delegate=yes`. A container engine may do so too.
 """
 
 import functools
@@ -16,24 +16,24 @@ from worker.sandbox.watch import below
 
 ROOT = Path("/sys/fs/cgroup")
 CONTROLLERS = ("memory", "pids", "cpu")
-# A cgroup with children that it controls holds no process itself, so the worker moves here.
+# A cgroup with controlled children must be empty itself, so the worker moves here.
 LEAF = "worker"
-# bubblewrap's, and those that it is started through.
+# bubblewrap's own, and the programs that start it.
 OTHER_PROCESSES = 4
 PERIOD_US = 100_000
 REMOVE_SECONDS = 1.0
-# The shell enters the cgroup before it becomes the box, so no process of the box is outside.
+# The shell enters the cgroup before it becomes the sandbox, so every process is inside.
 ENTER = 'echo $$ > "$0" && exec "$@"'
 _NUMBERS = count()
 
 
 class NoCgroupError(Exception):
-    """This host's boxes have no cgroup. The message says why."""
+    """Sandboxes have no cgroup on this host. The message says why."""
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Use of memory and processors by a whole box. None where the kernel doesn't count it."""
+    """Use of memory and processors by a whole sandbox. None if the kernel skips it."""
 
     peak_bytes: int | None = None
     was_killed: bool = False  # for memory
@@ -41,7 +41,7 @@ class Usage:
 
 
 class BoxCgroup:
-    """The cgroup of one box, below the worker's. Raises OSError where it cannot be made."""
+    """The cgroup of one sandbox, below the worker's. Raises OSError if it cannot be made."""
 
     def __init__(self, parent: Path, limits: Limits) -> None:
         self.folder = parent / f"box-{os.getpid()}-{next(_NUMBERS)}"
@@ -55,18 +55,18 @@ class BoxCgroup:
         try:
             for name, value in wanted.items():
                 (self.folder / name).write_text(str(value))
-            with suppress(FileNotFoundError):  # A kernel without swap has no such file.
+            with suppress(FileNotFoundError):  # Kernels without swap lack this file.
                 (self.folder / "memory.swap.max").write_text("0")
         except OSError:
             self.remove()
             raise
 
     def entering(self, command: list[str]) -> list[str]:
-        """The command, started in this cgroup with all that it starts."""
+        """Wrap a command so that it starts in this cgroup."""
         return ["/bin/sh", "-c", ENTER, str(self.folder / "cgroup.procs"), *command]
 
     def usage(self) -> Usage:
-        """The use so far. Of the whole run once the box has ended."""
+        """Return the use so far, which is the whole run's once the sandbox has ended."""
         events = self._read("memory.events")
         microseconds = self._read("cpu.stat").get("usage_usec")
         return Usage(
@@ -76,7 +76,7 @@ class BoxCgroup:
         )
 
     def remove(self) -> None:
-        """Remove the cgroup of a box that has ended. Its last processes may still be going."""
+        """Remove the cgroup of an ended sandbox. Its last processes may still be ending."""
         give_up_at = time.monotonic() + REMOVE_SECONDS
         while self.folder.exists() and time.monotonic() < give_up_at:
             try:
@@ -85,7 +85,7 @@ class BoxCgroup:
                 time.sleep(0.01)
 
     def _read(self, name: str) -> dict[str, int]:
-        """Numbers by their names. A lone number has none."""
+        """Read numbers by their names. A single number has an empty name."""
         try:
             lines = (self.folder / name).read_text().splitlines()
         except OSError:
@@ -95,7 +95,7 @@ class BoxCgroup:
 
 
 def delegate(root: Path, own: str) -> Path:
-    """The folder below which boxes have cgroups, made ready for them. Raises NoCgroupError.
+    """Prepare the worker's cgroup for its sandboxes. Raises NoCgroupError.
 
     `own` is the text of /proc/self/cgroup. The worker's processes move to a child of their cgroup.
     """
@@ -103,7 +103,7 @@ def delegate(root: Path, own: str) -> Path:
     folder = root / (path or "/").lstrip("/")
     try:
         controllers = (folder / "cgroup.controllers").read_text().split()
-        # The host's own root, which no one delegates, has no type.
+        # Only delegated cgroups have a type, unlike the host's root.
         is_there = path is not None and (folder / "cgroup.type").exists()
     except OSError:
         is_there, controllers = False, []
@@ -127,7 +127,7 @@ def delegate(root: Path, own: str) -> Path:
 
 @functools.cache
 def delegated() -> Path | NoCgroupError:
-    """The folder of this process's delegated cgroup, or the reason why it has none."""
+    """Return the folder of this process's delegated cgroup, or why it is missing."""
     try:
         return delegate(ROOT, Path("/proc/self/cgroup").read_text())
     except OSError:

@@ -132,7 +132,7 @@ class Channel:
 
 def seal(arrays: Mapping[str, Array]) -> int:
     """Write arrays to a memory file and seal it against writes. The caller closes it."""
-    import fcntl  # Only a box needs it, and a worker without boxes runs anywhere.
+    import fcntl  # Only sandboxes need it, and other workers run anywhere.
 
     specs = specs_of(arrays)
     number = os.memfd_create("data", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
@@ -150,7 +150,7 @@ def seal(arrays: Mapping[str, Array]) -> int:
 
 
 def specs_of(arrays: Mapping[str, Array]) -> dict[str, ArraySpec]:
-    """Return types and shapes of arrays. Raises ValueError for one that cannot be sent."""
+    """Return types and shapes of arrays. Raises ValueError for other types."""
     return {name: ArraySpec(str(one.dtype), one.shape) for name, one in arrays.items()}
 
 

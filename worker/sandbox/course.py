@@ -1,4 +1,4 @@
-"""What one run in a sandbox takes and returns: course, evaluations, result. And its scorer."""
+"""One run in a sandbox: its course, evaluations and result. And its scorer."""
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -70,7 +70,7 @@ class RaceResult:
 
 
 def public_task(course: Course) -> dict[str, Any]:
-    """Return what `prepare` gets. All of it is known before the draw."""
+    """Return the facts for `prepare`, known before the draw."""
     train = specs_of(course.train)
     return {
         **course.task,

@@ -1,9 +1,9 @@
-"""The processors that a box runs on, and waking the worker when a package has sent something.
+"""The processors of a sandbox, and waking the worker when the code has sent something.
 
-A package goes on to compute after it has sent its predictions. A process that wakes up beside it
-waits until the package's slice of the processor is over: 5.6 ms with two processors on Linux 6.18.
-One whose own slice is shorter does not wait (Linux 6.12, `sched_setattr` with `sched_runtime`).
-Earlier kernels ignore the length, and preempt by rules of their own.
+The code goes on to compute after it has sent its predictions. A process that wakes up on its
+processor waits until the code's slice is over: 5.6 ms with two processors on Linux 6.18. A shorter
+slice wakes at once (Linux 6.12, `sched_setattr` with `sched_runtime`). Earlier kernels ignore the
+length, and preempt by rules of their own.
 """
 
 import ctypes
@@ -30,10 +30,10 @@ IDLE = slice(3, 5)  # Of a processor's line in /proc/stat: idle, and waiting for
 
 @contextmanager
 def quiet_processors(count: int) -> Iterator[frozenset[int]]:
-    """Take the least busy processors, each on a core of its own while there are cores.
+    """Take the least busy processors, on separate cores while there are cores.
 
-    Other runs on this host pass over them until the block ends, while they have others to take. All
-    processors of this process where there are no more than `count`.
+    Until the block ends, other runs on this host prefer other processors. A process with at most
+    `count` processors gets all of them.
     """
     own = os.sched_getaffinity(0)
     if len(own) <= count:
@@ -54,7 +54,7 @@ def quiet_processors(count: int) -> Iterator[frozenset[int]]:
 
 
 def in_order(idle: Mapping[int, int], cores: Mapping[int, str]) -> list[int]:
-    """Order processors by their idle ticks and the names of their cores. By lot among equals."""
+    """Order processors by their idle ticks and the names of their cores. Equals are shuffled."""
     of_core = defaultdict[str, list[int]](list)
     for one in sorted(idle, key=lambda one: (-idle[one], random.random())):  # noqa: S311
         of_core[cores[one]].append(one)
@@ -64,10 +64,7 @@ def in_order(idle: Mapping[int, int], cores: Mapping[int, str]) -> list[int]:
 
 
 def _take(processor: int, stack: ExitStack) -> bool:
-    """Bind a socket to the processor's name, which one run of this host has at a time.
-
-    The kernel frees the name with the process, whatever ends it.
-    """
+    """Claim a processor's name by a socket, which the kernel frees when this process ends."""
     name = stack.enter_context(socket.socket(socket.AF_UNIX))
     try:
         name.bind(f"\0{NAME}-{processor}")
@@ -78,7 +75,7 @@ def _take(processor: int, stack: ExitStack) -> bool:
 
 @contextmanager
 def running_on(processors: frozenset[int]) -> Iterator[None]:
-    """Let what the calling thread starts run on these processors, on all where this is empty."""
+    """Run the calling thread's children on these processors, or on all if empty."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, processors or before)
     try:
@@ -88,7 +85,7 @@ def running_on(processors: frozenset[int]) -> Iterator[None]:
 
 
 def _idle_ticks() -> dict[int, int]:
-    """Ticks that each processor was idle since the host started."""
+    """Return each processor's idle ticks since the host started."""
     rows = (line.split() for line in Path("/proc/stat").read_text().splitlines())
     return {
         int(name[3:]): sum(map(int, ticks[IDLE]))
@@ -98,7 +95,7 @@ def _idle_ticks() -> dict[int, int]:
 
 
 def _core(processor: int) -> str:
-    """The processors of its core, as the kernel writes them. Its own number where it doesn't."""
+    """Name a processor's core by its siblings, or by its own number."""
     siblings = Path(f"/sys/devices/system/cpu/cpu{processor}/topology/thread_siblings_list")
     try:
         return siblings.read_text().strip()
@@ -108,7 +105,7 @@ def _core(processor: int) -> str:
 
 @contextmanager
 def waking_first() -> Iterator[None]:
-    """Let the calling thread, and those that it starts, interrupt others when they wake up."""
+    """Let the calling thread, and threads it starts, interrupt others when they wake up."""
     _set_slice(SHORTEST_SLICE_NS)
     try:
         yield
@@ -117,7 +114,7 @@ def waking_first() -> Iterator[None]:
 
 
 def _set_slice(nanoseconds: int) -> None:
-    """Ask for slices of this length, 0 for the kernel's own. Where it refuses nothing changes."""
+    """Ask for slices of this length, 0 for the kernel's own. A refusal changes nothing."""
     number = _SET_ATTRIBUTES.get(platform.machine())
     if number is None or os.sched_getscheduler(0) != os.SCHED_OTHER:
         return

@@ -135,10 +135,7 @@ class Conversation:
         self._sequence = 0
 
     def accept(self, header: bytes) -> tuple[FrameType, int]:
-        """Return type and length of a frame. Raises ProtocolError.
-
-        The length is checked before memory is allocated for the body.
-        """
+        """Return type and length of a frame, before memory is allocated. Raises ProtocolError."""
         magic, number, sequence, length = HEADER.unpack(header)
         if magic != MAGIC:
             raise ProtocolError("a frame does not begin with FLE1")

@@ -2,7 +2,7 @@
 
 A task's module has `draw(nonce)`, which returns an object with `train` and `inputs` (dicts of
 arrays), `predictions` (type and shape) and `score(predictions)`, the quality on each half. It may
-also have `control(nonce)`, whose object makes answers of public data worthless.
+also have `control(nonce)`, which makes answers of public data worthless.
 """
 
 import importlib.util
@@ -103,7 +103,7 @@ class TaskBox:
         control: bool = False,
         budget_seconds: float | None = None,
     ) -> Course:
-        """Draw the data of a run, or those of a control. Raises TaskError."""
+        """Draw the data of a run or a control. Raises TaskError."""
         kind = FrameType.CONTROL if control else FrameType.DRAW
         body = self._ask(kind, nonce, FrameType.DRAWN)
         try:
@@ -141,10 +141,9 @@ class TaskBox:
         on_ask: Callable[[Ask], None] = lambda _: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> RaceResult:
-        """Train a code submission once, on the data that the nonce draws.
+        """Train a code submission on drawn data. Its own failure is a value.
 
-        A failure of the submission is a value, and no process is left. Raises TaskError, or
-        BoxUnavailableError if its sandbox cannot start.
+        Raises TaskError, or BoxUnavailableError if its sandbox cannot start.
         """
         facts = {
             "benchmark": benchmark_id,

@@ -1,4 +1,4 @@
-"""Watch a box, all processes below one: its memory ten times a second, and its processor time."""
+"""Watch the processes of a sandbox: memory ten times a second, and processor time."""
 
 import os
 import threading
@@ -8,16 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PERIOD_SECONDS = 0.1
-# To count shared pages once takes as long as all processes have pages: 50 ms a GiB.
+# Counting shared pages once takes as long as all processes have pages: 50 ms a GiB.
 MOST_SHARED = 4
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class MemoryWatch:
-    """Call `exceeded` once when the processes below `pid` hold more than `limit_bytes`.
-
-    Use it as a context: the watch ends with it.
-    """
+    """Calls `exceeded` once when the processes below `pid` hold more than `limit_bytes`."""
 
     def __init__(self, pid: int, *, limit_bytes: int, exceeded: Callable[[int], None]) -> None:
         self.peak_bytes = 0
@@ -45,11 +42,11 @@ class MemoryWatch:
 
 
 def tree_bytes(pid: int, *, limit_bytes: int) -> int:
-    """Bytes that the processes below one hold.
+    """Return the bytes that the processes below one hold.
 
-    Up to the limit this is the cheap count, in which each process has all pages that it shares.
-    Above it shared pages count once for all that map them, as the kernel walks through every page.
-    But a package whose cheap count is four times its limit would make that walk too slow a watch.
+    Up to the limit it is a cheap count, which adds a shared page for each process. Above it a walk
+    through every page counts shared pages once. From four times the limit the walk would be too
+    slow, so the cheap count decides.
     """
     found = [int(name) for name in below(pid)]
     tables = sum(_field_bytes(one, "status", ("VmPTE:", "HugetlbPages:")) for one in found)
@@ -60,16 +57,13 @@ def tree_bytes(pid: int, *, limit_bytes: int) -> int:
 
 
 def _own_part_bytes(pid: int) -> int:
-    """Bytes of a process with its part of shared pages. All of them where it hides its pages.
-
-    A process can refuse others the look at its pages, unless they may trace it.
-    """
+    """Return a process's bytes with its part of shared pages, or all if it hides its pages."""
     part = _field_bytes(pid, "smaps_rollup", ("Pss:", "SwapPss:"))
     return part or _field_bytes(pid, "status", ("VmRSS:", "VmSwap:"))
 
 
 def below(pid: int | str) -> Iterator[str]:
-    """Processes that one has started, and all that they have."""
+    """Yield the descendants of a process."""
     try:
         threads = list(Path(f"/proc/{pid}/task").iterdir())
     except OSError:  # The process has ended.
@@ -83,19 +77,19 @@ def below(pid: int | str) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class ProcessorTime:
-    """Seconds that threads ran, and that they were ready to and waited for a processor."""
+    """Seconds that threads ran, and seconds that they were ready and waited for a processor."""
 
     ran: float
     waited: float
 
     def share_since(self, before: "ProcessorTime") -> float | None:
-        """The part of the ready time in which they ran. None where the kernel counts neither."""
+        """Return the part of the ready time in which they ran, None if the kernel counts none."""
         ran, waited = self.ran - before.ran, self.waited - before.waited
         return ran / (ran + waited) if ran > 0.0 and waited >= 0.0 else None
 
 
 def processor_time(pid: int) -> ProcessorTime:
-    """Processor time of the processes below one, those that have ended left out."""
+    """Return the processor time of the live processes below one."""
     ran = waited = 0
     for one in below(pid):
         with suppress(OSError):
@@ -107,11 +101,11 @@ def processor_time(pid: int) -> ProcessorTime:
 
 
 class ProcessorUse:
-    """Processor seconds that the processes below `pid` have used since this was made.
+    """Counts processor seconds of the processes below `pid` from now on.
 
-    `counted` returns what the kernel counted for all of them, None where it doesn't. Else the time
-    of a process that ended is in its parent's, or as it was last seen if nobody waited for it. Call
-    `seconds` often for those.
+    `counted` returns the kernel's count for all of them, None if it has none. Without it the time
+    of an ended process is its parent's, or its last reading if its parent skipped the wait. So call
+    `seconds` often.
     """
 
     def __init__(self, pid: int, *, counted: Callable[[], float | None] = lambda: None) -> None:
@@ -121,11 +115,10 @@ class ProcessorUse:
         self._before = self._totals()
 
     def seconds(self) -> float:
-        """Processor seconds up to now."""
         return max(now - before for now, before in zip(self._totals(), self._before, strict=True))
 
     def _totals(self) -> tuple[float, float, float]:
-        """Seconds as the kernel counts, of what lives and what it waited for, and as last seen."""
+        """Return seconds by the kernel, by live processes and waited children, by last readings."""
         living = 0.0
         for one in below(self._pid):
             own, of_children = _processor_seconds(one)
@@ -135,7 +128,7 @@ class ProcessorUse:
 
 
 def _processor_seconds(pid: str) -> tuple[float, float]:
-    """Processor seconds of a process, and of the children that it waited for."""
+    """Return processor seconds of a process, and of the children that it waited for."""
     try:
         # The name before the last bracket may hold anything.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -146,7 +139,7 @@ def _processor_seconds(pid: str) -> tuple[float, float]:
 
 
 def can_watch() -> bool:
-    """Whether this kernel lists the children of a process."""
+    """Say whether this kernel lists the children of a process."""
     return Path("/proc/thread-self/children").exists()
 
 
