@@ -315,10 +315,7 @@ def _as_later_05(records: Records, target: QualityTarget | None) -> Records:
 
 
 def _as_later_06(records: Records, target: QualityTarget | None) -> Records:
-    """Rewrite the lines of a v0.6 log as a later round has them.
-
-    A quality may be a text, in a table, or a list in the order of the target's metrics.
-    """
+    """Rewrite v0.6 lines as later ones. A quality may be a text, in a table, or in a list."""
     names = target.logged_names if target is not None else ()
     if target is not None and target.timed_by_result:
         records = _stopped_at_result(records)

@@ -96,10 +96,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Reading:
-    """How to read a file: names of its columns, factors to the units of a log, and its seed.
-
-    `first_epoch` is the number of the first epoch in the file.
-    """
+    """How to read a file: columns, factors to the units of a log, seed, and its `first_epoch`."""
 
     quality: str | None = None
     time: str | None = None

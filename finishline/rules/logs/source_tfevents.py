@@ -165,10 +165,7 @@ def _crc_table() -> list[int]:
 
 
 def masked_crc32c(content: bytes) -> int:
-    """Compute Castagnoli's checksum, turned by 15 bits and moved, as records have it.
-
-    Source of the polynomial: RFC 3720, appendix B.4.
-    """
+    """Compute Castagnoli's checksum (RFC 3720, B.4), turned and moved as records have it."""
     table, crc = _crc_table(), 0xFFFFFFFF
     for byte in content:
         crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8

@@ -166,7 +166,7 @@ class Evidence:
 def check_proof(document: Mapping[str, Any], logs: Logs | None) -> list[Check]:
     """Check a bundle except its signature. `logs` holds its files by hash, None without.
 
-    A document of another kind fails the first check, "format", which is then the only one.
+    A document of another kind fails only the first check, "format".
     """
     compared = "every field of the document"
     try:

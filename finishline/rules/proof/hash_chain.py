@@ -29,10 +29,7 @@ ERASURE = "user.erase"
 
 @dataclass(frozen=True)
 class Chain:
-    """Result of checking a log: its head, the count of records, and the faults found.
-
-    `redacted` counts records in which the name of an erased person was replaced.
-    """
+    """Result of checking a log: head, count, faults, and records `redacted` by an erasure."""
 
     head: Head
     records: int

@@ -83,10 +83,7 @@ def nearest_rank(ordered: Sequence[float], percent: int) -> float:
 
 
 def median_lower_bound(values: Sequence[float], *, alpha: float) -> float | None:
-    """Return the lower confidence bound of the median at level 1 - `alpha`, if values suffice.
-
-    Exact for any distribution: the sign test.
-    """
+    """Return the median's exact lower confidence bound (sign test) at 1 - `alpha`, or None."""
     n = len(values)
     allowed = Fraction(alpha) * 2**n  # In whole numbers: 2 to the power of 1100 is beyond a float.
     below, rank = 0, 0

@@ -301,10 +301,7 @@ def score_run(run: Run, benchmark: Benchmark, *, division: str, clock: Clock) ->
 
 
 def measured_steps(runs: Sequence[RunScore], benchmark: Benchmark) -> tuple[Step, ...]:
-    """Explain the time of measured runs: how each run counts, and their olympic mean.
-
-    With a budget, explain their quality: the mean.
-    """
+    """Explain the olympic mean of measured times, or with a budget the mean of their quality."""
     times = {run.file: run.tta_seconds for run in runs}
     rule = RunsRule(len(runs), dropped_at_each_end(len(runs)))
     uses, end = run_uses([*times.values()], rule), "the first evaluation at the target"
