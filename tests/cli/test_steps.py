@@ -119,17 +119,8 @@ def test_bad_input_is_refused_with_a_sentence(finishline, arguments, said):
 
 def test_missing_data_is_said_before_anything_is_warmed_up(finishline, tmp_path):
     began = time.monotonic()
-    done = finishline(
-        "bench",
-        "profile",
-        "cifar10",
-        "--steps",
-        "2",
-        "--out",
-        str(tmp_path / "x"),
-        "--data",
-        str(tmp_path),
-    )
+    given = ("--steps", "2", "--out", str(tmp_path / "x"), "--data", str(tmp_path))
+    done = finishline("bench", "profile", "cifar10", *given)
     assert done.code not in (0, None)
     assert "finishline benchmark fetch cifar10" in done.err
     assert time.monotonic() - began < 30  # Compiling and warming up take more than that.

@@ -16,14 +16,6 @@ from worker.commands.train import reference_table
 pytestmark = pytest.mark.nightly
 
 
-def test_the_command_line_names_all_that_was_asked_for(tmp_path):
-    asked = Training(
-        Path("b/digits.toml"), tmp_path, 3, settings=["batch_size=32"], seed=7, division="open"
-    )
-    told = ["--data-dir=var/data", "--seed=7", "--division=open", "--set=batch_size=32"]
-    assert asked.command()[-4:] == told
-
-
 @pytest.fixture
 def standin_training(tmp_path, monkeypatch):
     def make(body):

@@ -31,11 +31,8 @@ GET = "GET /api/v1/calibrations/c1"
 
 def test_calibrate_asks_for_runs_at_each_batch_size(finishline, standin):
     standin.answer(POST, RUNNING, status=201)
-    ran = finishline(
-        "benchmark", "calibrate", "digits", "--batch-sizes", "32,64", "--runs", "20",
-        "--reason", "new torch",
-        "--token", "fl_o",
-    )  # fmt: skip
+    given = ("--runs", "20", "--reason", "new torch", "--token", "fl_o")
+    ran = finishline("benchmark", "calibrate", "digits", "--batch-sizes", "32,64", *given)
     assert ran.code == 0
     (asked,) = standin.asked
     assert json.loads(asked.body) == {
@@ -51,17 +48,8 @@ def test_calibrate_asks_for_runs_at_each_batch_size(finishline, standin):
 @pytest.mark.parametrize(("state", "code"), [("done", 0), ("incomplete", 3), ("cancelled", 3)])
 def test_watching_ends_with_the_calibration(state, code, finishline, standin):
     standin.answer(POST, DONE | {"state": state}, status=201)
-    ran = finishline(
-        "benchmark",
-        "calibrate",
-        "digits",
-        "--batch-sizes",
-        "64",
-        "--runs",
-        "2",
-        "--watch",
-        "--json",
-    )
+    command = "benchmark calibrate digits --batch-sizes 64 --runs 2 --watch --json"
+    ran = finishline(*command.split())
     assert (ran.code, ran.json()["state"]) == (code, state)
 
 

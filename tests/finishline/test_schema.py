@@ -1,9 +1,6 @@
 """The client against the description of the API, its imports and its folders."""
 
-import json
 import re
-import subprocess
-import sys
 
 import httpx2
 import pytest
@@ -110,23 +107,6 @@ def test_every_answer_is_read_as_the_model_that_the_api_names(api):
         schema = answers[0]["content"]["application/json"]["schema"]
         noun = kind.__name__.removesuffix("View")
         assert schema == {"$ref": f"#/components/schemas/{noun}"}, name
-
-
-def test_the_client_loads_no_server_no_array_library_and_no_terminal():
-    script = (
-        "import json, sys; from finishline import Client; "
-        "names = {'.'.join(name.split('.')[:depth]) for name in sys.modules for depth in (1, 2)}; "
-        "print(json.dumps(sorted(names)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
-    )
-    loaded = set(json.loads(done.stdout))
-    heavy = (
-        "server worker web finishline.cli torch numpy scipy sqlalchemy fastapi typer rich celery"
-    )
-    assert loaded & set(heavy.split()) == set()
-    assert {"finishline", "httpx2", "pydantic"} <= loaded
 
 
 def test_folders_lie_beside_the_server_or_inside_a_wheel(tmp_path):

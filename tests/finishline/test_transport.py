@@ -178,7 +178,29 @@ def test_address_and_token_are_those_of_the_environment(monkeypatch):
             Client("http://elsewhere.test", token=broken)
 
 
-def test_waiting_ends_at_the_limit(make_verification):
+def make_verification(**fields):
+    absent = (
+        "submission_id", "checks_id", "against_id", "calibration_id", "waiting_for", "nonce",
+        "seeds", "hyperparameters", "outcome", "head_to_head", "report", "reason", "ended_at",
+        "decision",
+    )  # fmt: skip
+    empty = ("control_points", "attempts", "reasons", "backends", "utilisation")
+    target = {"metric": "m", "value": 1.0, "unit": "u", "direction": "higher"}
+    return {
+        **dict.fromkeys(absent),
+        **{name: [] for name in empty},
+        "id": "v1",
+        "kind": "replay",
+        "benchmark": "digits",
+        "seal": "0" * 64,
+        "runs_planned": 3,
+        "target": target,
+        "created_at": "2026-11-20T16:00:00Z",
+        "published": False,
+    } | fields
+
+
+def test_waiting_ends_at_the_limit():
     running = make_verification(state="running", colour="of a newer server")
     server = Server(answer(json=running))
     with server.client() as client:
@@ -188,32 +210,6 @@ def test_waiting_ends_at_the_limit(make_verification):
         server.answers = [answer(json=running), answer(json=make_verification(state="done"))]
         assert client.wait("v1", timeout_seconds=60).state == "done"
     assert server.pauses == [1]
-
-
-@pytest.fixture
-def make_verification():
-    def make(**fields):
-        absent = (
-            "submission_id", "checks_id", "against_id", "calibration_id", "waiting_for", "nonce",
-            "seeds", "hyperparameters", "outcome", "head_to_head", "report", "reason", "ended_at",
-            "decision",
-        )  # fmt: skip
-        empty = ("control_points", "attempts", "reasons", "backends", "utilisation")
-        target = {"metric": "m", "value": 1.0, "unit": "u", "direction": "higher"}
-        return {
-            **dict.fromkeys(absent),
-            **{name: [] for name in empty},
-            "id": "v1",
-            "kind": "replay",
-            "benchmark": "digits",
-            "seal": "0" * 64,
-            "runs_planned": 3,
-            "target": target,
-            "created_at": "2026-11-20T16:00:00Z",
-            "published": False,
-        } | fields
-
-    return make
 
 
 def events_of(*chunks):

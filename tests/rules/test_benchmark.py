@@ -420,20 +420,3 @@ def test_what_is_refused_from_an_organiser_is_read_where_it_was_kept(old, new):
     assert caught.value.file == "toy.toml"
     assert caught.value.expected
     assert read_benchmark(text, file="toy.toml").benchmark_id == "toy"
-
-
-def test_of_several_metrics_the_wrong_one_is_named():
-    second = b"""logged_as = "A"
-
-[[target.also]]
-metric = "p"
-value = 50.0
-unit = "fraction"
-direction = "higher"
-logged_as = "B"
-
-[runs]"""
-    with pytest.raises(BenchmarkError) as caught:
-        parse_benchmark(LOOSEST.replace(b"[runs]", second), file="toy.toml")
-
-    assert (caught.value.field, caught.value.message) == ("target.also[0].value", "50 fraction")

@@ -212,6 +212,7 @@ def test_in_single_precision_a_target_is_reached_by_itself(value, direction, sin
         ("maskrcnn", 'logged_as = "SEGM"', 'logged_as = "bbox"', "target.also[0].logged_as"),
         ("maskrcnn", 'logged_as = "SEGM"\n', "", "target.also[0].logged_as"),
         ("maskrcnn", 'logged_as = "BBOX"\n', "", "target.logged_as"),
+        ("maskrcnn", "value = 0.339", "value = 50.0", "target.also[0].value"),
         ("maskrcnn", 'metric = "mask AP"', 'metric = "mask AP"\nreach = "sustained"',
          "target.also[0].reach"),
     ],

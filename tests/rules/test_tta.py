@@ -89,22 +89,6 @@ def test_log_counts_to_its_run_stop(make_run, status, preparation, division, sec
     assert found == seconds
 
 
-def test_on_another_clock_the_ledger_of_that_evaluation_decides(make_run):
-    run = Run(
-        "a.log",
-        "mlperf",
-        (
-            Evaluation(1.0, 12.0, 90.0, ledger=Ledger(init=5.0, train=10.0, eval=1.0)),
-            Evaluation(2.0, 23.0, 94.0, ledger=Ledger(init=5.0, train=20.0, eval=3.0)),
-            Evaluation(3.0, 34.0, 95.0, ledger=Ledger(init=5.0, train=30.0, eval=4.0)),
-        ),
-        status="success",
-        stop_seconds=34.5,
-    )
-    assert tta(run) == 25.0
-    assert tta(make_run([94.0], clock="mlperf")) is None
-
-
 @pytest.mark.parametrize(
     ("times", "interval"),
     [

@@ -223,29 +223,14 @@ def test_every_line_has_the_six_keys_of_mlperf(parse, good_log, resnet9):
     """Source: mlperf-logging, every line of the v5.1 results has exactly these."""
     text = write_run_log(parse(good_log), benchmark=resnet9, started_at_ms=1000)
     lines = [json.loads(line.removeprefix(":::MLLOG ")) for line in text.splitlines()]
-    assert {frozenset(line) for line in lines} == {
-        frozenset({"namespace", "time_ms", "event_type", "key", "value", "metadata"})
-    }
-    assert [line["key"] for line in lines] == [
-        "init_start",
-        "submission_benchmark",
-        "submission_division",
-        "submission_org",
-        "submission_platform",
-        "seed",
-        "global_batch_size",
-        "opt_base_learning_rate",
-        "init_stop",
-        "run_start",
-        *("eval_start", "eval_accuracy", "eval_stop") * 2,
-        "run_stop",
-    ]
-    assert [line["time_ms"] for line in lines[8:]] == [
-        *(3000, 3000),
-        *(13_000, 15_000, 15_000),
-        *(25_000, 27_500, 27_500),
-        28_000,
-    ]
+    keys = {"namespace", "time_ms", "event_type", "key", "value", "metadata"}
+    assert all(set(line) == keys for line in lines)
+    head = "init_start submission_benchmark submission_division submission_org submission_platform"
+    head += " seed global_batch_size opt_base_learning_rate init_stop run_start"
+    evaluated = ["eval_start", "eval_accuracy", "eval_stop"] * 2
+    assert [line["key"] for line in lines] == [*head.split(), *evaluated, "run_stop"]
+    times = [3000, 3000, 13_000, 15_000, 15_000, 25_000, 27_500, 27_500, 28_000]
+    assert [line["time_ms"] for line in lines[8:]] == times
 
 
 def test_finer_phases_fall_into_init_and_train(digits):
