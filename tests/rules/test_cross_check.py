@@ -10,7 +10,7 @@ from finishline.rules.measurements import PrecisionAudit
 from finishline.rules.run import Evaluation
 from finishline.rules.verification.cross_check import compare_runs, curve_distance
 from finishline.rules.verification.messages import ReplayEvaluation, ReplayReport, ReplayRun
-from finishline.rules.verification.replay import judge_precision
+from finishline.rules.verification.replay import judge, judge_precision
 from finishline.rules.verification.utilisation import is_narrower
 from server.boards.compare import compare_replays
 from server.verifications.judge import drawn_runs
@@ -175,6 +175,11 @@ def test_a_training_as_wide_as_claimed_or_wider_agrees(claim, found, weights):
     reasons = judge_precision(claiming(claim), replayed(found))
     assert [reason.weight for reason in reasons] == weights
     assert judge_precision(claiming(claim), ReplayReport(runs=[], system=A100)) == []
+
+
+def test_verdict_holds_the_precision_too(digits):
+    verdict = judge(digits, claiming("fp32"), [], replayed("bf16"), runs_planned=1)
+    assert "precision_differs" in {reason.code for reason in verdict.reasons}
 
 
 # Unit roundoff 2^-24, 2^-11 and 2^-9: the relative error of a product is a little below it.
