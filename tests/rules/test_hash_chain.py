@@ -132,3 +132,24 @@ def test_a_document_comes_back_as_it_was_written():
     value = {"a": [0.1, 1e300, float(2**70), float(2**60), 1e16, -0.0, "\u2028"]}
 
     assert read_json(canonical(value), file="x.json") == value
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"a": 1, "a": 2}', "given twice"),
+        (b'{"a": {"b": 1, "b": 1}}', "given twice"),
+        (b'{"a": NaN}', "NaN is not JSON"),
+        (b'{"a": -Infinity}', "-Infinity is not JSON"),
+        (b'{"a": 9007199254740993}', "9007199254740993 is a whole number beyond 9007199254740991"),
+        (b'{"a": 1%s}' % (b"0" * 400), "not JSON"),
+        (b"[1]", "not a JSON object"),
+        (b"{", "not JSON"),
+        (b'{"a": "\xff"}', "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+    ],
+)
+def test_ambiguous_json_is_refused(content, message):
+    with pytest.raises(RuleError, match=message) as refused:
+        read_json(content, file="proof.json")
+    assert refused.value.file == "proof.json"
