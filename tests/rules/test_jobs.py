@@ -10,12 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from finishline.rules.verification.calibration import plan_calibration
+from finishline.rules.verification.head_to_head import plan_head_to_head
 from finishline.rules.verification.job import Request
 from finishline.rules.verification.messages import Failure
 from finishline.rules.verification.purposes import ASKED_FOR, PURPOSES
+from finishline.rules.verification.replay import plan_replay
 from server.verifications.pools import measured_runs
 from server.verifications.queue import NO_TURNS, ORGANISERS_IN_A_ROW, Turns, fair_order, sharer_of
 from tests.support.build import build_report
+from tests.support.verdicts import CLAIM
 
 ENTROPY = bytes(range(32))
 
@@ -45,6 +48,22 @@ def test_a_calibration_trains_one_batch_size_to_the_end(digits):
     assert seeds == [int.from_bytes(digest[:4], "big") for digest in digests]
     more = plan_calibration(request(digits, runs=3, taken={seeds[1]}, batch_size=32))
     assert [training.seed for training in more][:2] == [seeds[0], seeds[2]]
+
+
+def test_packages_of_a_pair_have_equal_data(digits):
+    """Drawn again here without the rules: SHA-256 with the number of the pair."""
+    sides = [replace(CLAIM, division="open", package=each * 64) for each in "ab"]
+    planned = plan_head_to_head(request(digits, *sides, pairs=2))
+    assert [training.package[-1] for training in planned] == ["a", "b", "b", "a"]
+    data = [hashlib.sha256(b"finishline data" + ENTROPY + n).hexdigest() for n in (b"0", b"1")]
+    assert [training.data_nonce for training in planned] == [data[0], data[0], data[1], data[1]]
+
+
+def test_replay_stops_at_the_target(digits):
+    planned = plan_replay(request(digits, replace(CLAIM, hyperparameters={"batch_size": 32.0})))
+    told = {(each.package, each.stop_at, each.measure) for each in planned}
+    assert told == {("digits", "target", ("tta", "profile"))}
+    assert all(training.settings == {"batch_size": 32.0} for training in planned)
 
 
 NOON = datetime(2026, 11, 20, 12, tzinfo=UTC)
