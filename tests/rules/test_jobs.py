@@ -59,6 +59,13 @@ def test_packages_of_a_pair_have_equal_data(digits):
     assert [training.data_nonce for training in planned] == [data[0], data[0], data[1], data[1]]
 
 
+def test_sides_train_with_complete_settings(digits):
+    sides = [replace(CLAIM, hyperparameters=each) for each in ({"batch_size": 32.0}, {})]
+    planned = plan_head_to_head(request(digits, *sides, pairs=1))
+    defaults = digits.defaults()
+    assert [each.settings for each in planned] == [defaults | {"batch_size": 32.0}, defaults]
+
+
 def test_replay_stops_at_the_target(digits):
     planned = plan_replay(request(digits, replace(CLAIM, hyperparameters={"batch_size": 32.0})))
     told = {(each.package, each.stop_at, each.measure) for each in planned}
