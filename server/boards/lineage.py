@@ -96,6 +96,23 @@ def list_ideas(session: Session, benchmark: Benchmark) -> IdeaList:
     return IdeaList(benchmark=benchmark.benchmark_id, classes=classes)
 
 
+def has_lineage(session: Session, benchmark_id: str) -> bool:
+    """Whether a published code submission of a benchmark is based on another one."""
+    based_on = TrainingPackage.manifest["based_on"].as_string()
+    statement = (
+        select(Submission.id)
+        .join(TrainingPackage, TrainingPackage.submission_id == Submission.id)
+        .where(
+            Submission.benchmark_id == benchmark_id,
+            Submission.withdrawn_at.is_(None),
+            TrainingPackage.published_at.is_not(None),
+            based_on.is_not(None),
+        )
+        .limit(1)
+    )
+    return session.scalar(statement) is not None
+
+
 def find_idea(session: Session, benchmark: Benchmark, submission: Submission) -> IdeaView | None:
     """Find a public code submission with its gain on its parent."""
     package = submission.package

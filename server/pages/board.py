@@ -25,7 +25,7 @@ from server.boards.board import (
     ranked_board,
 )
 from server.boards.endpoints import Encoded, answer_board
-from server.boards.lineage import MOST_PACKAGES, list_ideas
+from server.boards.lineage import MOST_PACKAGES, has_lineage, list_ideas
 from server.boards.query import BoardQuery
 from server.pages.declared import Context, public_page, sentence_of
 from server.pages.entries import trainings_table
@@ -189,8 +189,12 @@ def _around(session: Session, benchmark: Benchmark, query: BoardQuery, version: 
     dates = cached_for_board(
         session, benchmark_id, "dates", lambda: _dates(session, benchmark), version=version
     )
+    lineage = cached_for_board(
+        session, benchmark_id, "lineage", lambda: has_lineage(session, benchmark_id), version=version
+    )
     return {
         "benchmark": view | {"round": query.round, "published": sorted(counts.published)},
+        "lineage": lineage,
         "rules": benchmark,
         "kind": query.kind,
         "dates": dates,

@@ -85,6 +85,7 @@ ChartQueryDep = Annotated[ChartQuery, Query()]
 
 
 View = dict[str, Any]
+SHARED = ("facts", "dates", "benchmark", "time", "trainings", "lineage")  # with the board's page
 RECORDS_OF_ALL = (
     "Records belong to the official ranking of all submissions. Only the filter by division "
     "applies here."
@@ -99,7 +100,7 @@ def chart_view(
     view: View = {"target": target, "against": query.against}
     context = board_context(session, benchmark, query.of_whole_board())
     board = context["board"]
-    view |= {name: context[name] for name in ("facts", "dates", "benchmark", "time", "trainings")}
+    view |= {name: context[name] for name in SHARED}
     if chart.needs == "records":
         part = board["round"] if context["benchmark"]["published"] else None
         note = RECORDS_OF_ALL if query.narrows_further else None
@@ -226,7 +227,7 @@ def board_chart_page(
     view = chart_view(session, benchmark, chart, query)
     drawn = chart.draw(view)
     return {
-        **{each: view[each] for each in ("benchmark", "facts", "dates", "trainings", "time")},
+        **{each: view[each] for each in SHARED},
         "chart": chart,
         "drawn": drawn,
         "table": drawn.table.without_empty_columns(),
