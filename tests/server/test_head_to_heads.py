@@ -440,6 +440,6 @@ def test_page_while_it_waits_and_after_it(head_to_head, two, client, train):
     assert {"challenger", "holder"} <= {t["name"] for t in traces}
     assert address in client.get("/").text
     history = client.get(f"/submissions/{two[0]}?tab=history").text
-    assert "head-to-head</small>" in history
+    assert "Head-to-head</a>" in history
     events = client.get(f"/api/v1{address}/events").text
     assert '"outcome": "challenger_faster"' in events

@@ -221,7 +221,7 @@ def test_a_page_has_the_latest_verdicts_and_the_published_one_and_names_the_othe
     with statements_of(database) as sent:
         page = client.get(f"/submissions/{submission_id}?tab=history", headers=BROWSER).text
 
-    full = re.findall(r'<span><a class="mono" href="/verifications/([^"]+)">', page)
+    full = re.findall(r'<a class="what" href="/verifications/([^"]+)">', page)
     assert full == [*reversed(ids[-10:]), ids[0]]
     assert all(f'href="/verifications/{each}"' in page for each in ids)
     assert f"{len(ids) - 3} earlier" in words_of(page)
