@@ -189,12 +189,14 @@ def _around(session: Session, benchmark: Benchmark, query: BoardQuery, version: 
     dates = cached_for_board(
         session, benchmark_id, "dates", lambda: _dates(session, benchmark), version=version
     )
-    lineage = cached_for_board(
-        session, benchmark_id, "lineage", lambda: has_lineage(session, benchmark_id), version=version
+    based = cached_for_board(
+        *(session, benchmark_id, "lineage"),
+        lambda: has_lineage(session, benchmark_id),
+        version=version,
     )
     return {
         "benchmark": view | {"round": query.round, "published": sorted(counts.published)},
-        "lineage": lineage,
+        "lineage": based,
         "rules": benchmark,
         "kind": query.kind,
         "dates": dates,

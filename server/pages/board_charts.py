@@ -31,7 +31,7 @@ from web.board_table import board_query
 from web.charts import BY_NAME, CHARTS, BoardChart
 from web.charts.curves import MOST_EVALUATIONS
 from web.charts.parts import names_of
-from web.charts.tradeoffs import AGAINST
+from web.charts.tradeoffs import AGAINST, known_figures
 
 MOST_SELECTED = 12
 # Fields of a query that leave the official ranking of a division as it is, in any order.
@@ -236,14 +236,32 @@ def board_chart_page(
         "note": view.get("note"),
         "choices": _choices(view) if chart.selected else [],
         "query": query.as_text(),
+        "offered": _offered(view, query),
+        "has_convergence": bool(benchmark.reference_runs),
         "against_links": [
             {"label": kind.label, "query": query.as_text(against=n), "is_shown": n == query.against}
             for n, kind in AGAINST.items()
-            if chart.name == "pareto"
+            if chart.name == "pareto" and n in (query.against, *known_figures(view["board"]))
         ],
         "board_link": query.as_text(against=None, select=None),
         "filters": query.model_dump(mode="json", exclude_defaults=True),
     }
+
+
+def _offered(view: View, query: ChartQuery) -> list[Context]:
+    """The charts that a board has enough for, apart from its records, with their addresses."""
+    board = view.get("board")
+    if board is None:
+        return []
+    figures = known_figures(board)
+    against = query.against if query.against in figures else next(iter(figures), None)
+    links = {"pareto": query.as_text(against=against, select=None)}
+    usual = query.as_text(against=None, select=None)
+    return [
+        {"name": each.name, "query": links.get(each.name, usual)}
+        for each in CHARTS
+        if each.needs != "records" and each.is_drawn(board)
+    ]
 
 
 def find_chart(name: str) -> BoardChart:

@@ -197,14 +197,14 @@ def test_every_chart_has_a_figure_and_a_page_with_the_same_as_a_table(two_system
     board = client.get("/benchmarks/digits").text
     assert 'href="/benchmarks/digits/charts?division=closed&amp;round=archive"' in board
     first = client.get(f"{PAGE}?division=closed").text
-    assert f'data-chart="{PAGE}/curves.json?division=closed"' in first
+    assert f'data-chart="{PAGE}/distribution.json?division=closed"' in first
     for name in NAMES:
         page = client.get(f"{PAGE}/{name}")
         assert page.status_code == 200, name
         assert figure(client, name)["data"], name
         assert f'data-chart="{PAGE}/{name}.json"' in page.text
         assert set(linked(page.text)) == set(two_systems), name
-        assert f'href="{PAGE}/{name}?division=closed"' in first
+        assert f'href="{PAGE}/{name}?division=closed' in first
 
 
 def test_the_reference_stands_beside_the_curves(two_systems, client):
@@ -270,7 +270,8 @@ def test_records_are_those_of_everybody_and_say_so_under_filters(two_systems, cl
 def test_times_are_set_against_what_is_asked_for(two_systems, client):
     page = client.get(f"{PAGE}/pareto?against=quality&division=closed").text
 
-    assert 'href="?division=closed&amp;against=energy"' in page
+    assert 'href="?division=closed&amp;against=quality" aria-current="true"' in page
+    assert "against=energy" not in page  # No row has one.
     assert f'data-chart="{PAGE}/pareto.json?division=closed&amp;against=quality"' in page
     assert figure(client, "pareto", against="quality")["layout"]["xaxis"]["title"]["text"] == (
         "Best quality"
@@ -306,5 +307,5 @@ def test_an_unknown_chart_is_404_and_names_those_there_are(client):
     response = client.get(f"{PAGE}/pie.json")
 
     assert response.status_code == 404
-    assert "curves, records" in response.json()["detail"]
+    assert "records, curves" in response.json()["detail"]
     assert client.get("/benchmarks/mnist/charts/pareto").status_code == 404

@@ -186,10 +186,10 @@ def plain(text: object, *, longest: int = 200) -> str:
     return html.escape(cut, quote=False)
 
 
-def label(text: object) -> str:
+def label(text: object, lines: int = MOST_LINES) -> str:
     """A stranger's text in lines that are short enough for an axis or a legend."""
-    lines = textwrap.wrap(str(text), LINE, max_lines=MOST_LINES, placeholder="…")
-    return "<br>".join(map(plain, lines))
+    found = textwrap.wrap(str(text), LINE, max_lines=lines, placeholder="…")
+    return "<br>".join(map(plain, found))
 
 
 def told(entry: View, *figures: str) -> str:

@@ -45,7 +45,8 @@ def distribution_chart(view: View) -> Chart:
     middles = [box[1] / time.scale for _, box in boxes]
     median: dict[str, Any] = {"symbol": "line-ns-open", "size": 20, "edge": 3, "hoverinfo": "skip"}
     medians = draw.dots("median", middles, (row for row, _ in boxes), 7, **median)
-    names = list(draw.names_of([one["entry"] for one, _ in shown]).values())
+    entries = [one["entry"] for one, _ in shown]
+    names = list(draw.names_of(entries, lambda text: draw.label(text, lines=2)).values())
     return draw.chart(
         [*([bars, medians] if boxes else []), *_dots([one for one, _ in shown], time)],
         rows,

@@ -68,11 +68,9 @@ AGAINST = {
 
 def pareto_chart(view: View) -> Chart:
     """Time to accuracy against a second figure, with the entries that nothing beats in both."""
-    against, time, entries = view["against"], view["time"], view["board"]["entries"]
-    ranked = [e for e in entries if e["rank"] is not None and e["tta_seconds"] is not None]
-    kind = AGAINST[against]
-    least, most = POSSIBLE.get(kind.key, (-math.inf, math.inf))
-    known = [e for e in ranked if (at := e.get(kind.key)) is not None and least <= at <= most]
+    against, time = view["against"], view["time"]
+    ranked, kind = _ranked(view["board"]), AGAINST[against]
+    known = _with_figure(ranked, kind)
     more_is_better = against == "quality" and view["target"]["direction"] == "higher"
     front = front_entries(known, kind.key, more_is_better=more_is_better)
     rows = _table(ranked, {entry["submission_id"] for entry in front}, kind, time)
@@ -101,6 +99,23 @@ def pareto_chart(view: View) -> Chart:
         height=420,
         meta={"note": note} if len(drawn) < len(known) else {},
     )
+
+
+def known_figures(board: View) -> list[str]:
+    """The second figures that at least two ranked entries of a board have."""
+    ranked = _ranked(board)
+    return [
+        name for name, kind in AGAINST.items() if len(_with_figure(ranked, kind)) >= FEWEST_POINTS
+    ]
+
+
+def _ranked(board: View) -> list[View]:
+    return [e for e in board["entries"] if e["rank"] is not None and e["tta_seconds"] is not None]
+
+
+def _with_figure(ranked: Sequence[View], kind: Against) -> list[View]:
+    least, most = POSSIBLE.get(kind.key, (-math.inf, math.inf))
+    return [e for e in ranked if (at := e.get(kind.key)) is not None and least <= at <= most]
 
 
 def _table(ranked: Sequence[View], front: set[str], kind: Against, time: TimeFormat) -> Table:
