@@ -80,4 +80,4 @@ def separation_words(row: Row) -> str | None:
     number, gap = row.get("not_separated_from"), row.get("visible_gap_percent")
     if number is None or gap is None:
         return None
-    return f"not separated from #{number} ({unseen_gap_text(gap)})"
+    return f"too close to #{number} to tell: {unseen_gap_text(gap)}"

@@ -81,6 +81,7 @@ def run_rows(verification: View, race: View) -> list[dict[str, Any]]:
     reported = {run["index"]: run for run in (verification["report"] or {"runs": ()})["runs"]}
     runs = reported or {run["index"]: run for run in race["runs"]}
     seeds = dict(enumerate(verification["seeds"] or ()))
+    untimed = {*verification["control_runs"], *verification["repeat_runs"]}
     ended = verification["state"] in ("done", "failed", "cancelled")
     rows = []
     for index in reported or range(verification["runs_planned"] or 0):
@@ -95,6 +96,7 @@ def run_rows(verification: View, race: View) -> list[dict[str, Any]]:
             row
             | {
                 "index": index,
+                "is_check": index in untimed,
                 "side": side_of(verification, index) or _variant(verification, index),
                 "evaluations": None if run["evaluations"] is None else len(run["evaluations"]),
                 "status": run["status"] or under_way[index not in runs],

@@ -32,9 +32,9 @@ def shown(value: object) -> str:
 
 
 def unseen_gap_text(percent: float) -> str:
-    """Describe the least gap that runs could show, in percent."""
+    """Describe the least gap that runs show, in percent."""
     digits = f"{percent:,.0f}" if 99.5 <= percent < 1e6 else f"{percent:.2g}"
-    return f"a gap under {digits} % could not be seen"
+    return f"these runs show gaps of {digits} % and more"
 
 
 # Below this share of letters in common are pairs of real names, such as min_runs and max_runs.

@@ -1,5 +1,6 @@
 """Describe a code submission on its page: its measured runs, and its files."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
@@ -11,7 +12,7 @@ from finishline.rules.benchmarks.definition_tables import REFERENCE
 from finishline.rules.trainings.manifest import FILE
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayRun
-from finishline.rules.verification.purposes import ABLATION, ENTRY
+from finishline.rules.verification.purposes import ABLATION, ENTRY, HEAD_TO_HEAD
 from server.base.models import Submission, TrainingPackage, Verification
 from server.base.standing import report_of
 from server.base.visibility import Viewer, sees_source
@@ -122,29 +123,42 @@ def run_groups(
     statement = select(Verification).where(Verification.id.in_(wanted))
     newest = statement.order_by(Verification.created_at.desc()).limit(MOST_GROUPS)
     halves = has_halves(definition(session, submission.benchmark_sha256))
-    found = []
-    for each in session.scalars(newest.options(undefer(Verification.report))):
+    found: list[Context] = []
+    pairs: Counter[str] = Counter()  # of each head-to-head so far
+    for each in reversed(session.scalars(newest.options(undefer(Verification.report))).all()):
         report, names = report_of(each), untimed_runs(each)
         of_this = {index: use for (name, index), use in uses.items() if name == each.id}
         words = (of_this or dict.fromkeys(range(each.runs), "does not count")) | names
         runs = [run for run in report.runs if run.index in words] if report else []
         other = each.against if each.submission_id == submission.id else each.submission
+        first, word = 1, "Run"
+        if each.kind == HEAD_TO_HEAD.name:
+            whole = [*each.earlier_stages, each][0].id
+            first, word = pairs[whole] + 1, "Pair"
+            pairs[whole] += len(runs)
         found.append(
             {
                 "id": each.id,
                 "kind": kind_word({"kind": each.kind}),
                 "other": other and other.model,
+                "pairs": (first, pairs[whole]) if word == "Pair" and runs else None,
                 "day": each.created_at,
-                "runs": [_shown_run(run, words[run.index], halves=halves) for run in runs],
+                "runs": [
+                    _shown_run(run, words[run.index], halves=halves)
+                    | {
+                        "name": f"{word} {place if word == 'Pair' else run.index + 1}",
+                        "is_timed": run.index not in names,
+                    }
+                    for place, run in enumerate(runs, start=first)
+                ],
             }
         )
-    return found[::-1]
+    return found
 
 
 def _shown_run(run: ReplayRun, use: str, *, halves: bool) -> Context:
     last = run.evaluations[-1] if run.evaluations else None
     return {
-        "number": run.index + 1,
         "use": use,
         "seed": run.seed,
         "evaluations": len(run.evaluations),

@@ -7,15 +7,17 @@ from urllib.parse import urlencode
 from fastapi import Query
 from sqlalchemy.orm import Session
 
+from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.verification.purposes import HEAD_TO_HEAD, is_in_box
 from finishline.rules.verification.replay import processor_shares
-from server.base.models import Calibration, Verification
+from server.base.models import Calibration, Submission, Verification
 from server.base.services import Services
 from server.base.standing import find_verification, report_of
 from server.benchmarks import calibrations as queries
 from server.benchmarks.definitions import definition, find_benchmark
 from server.benchmarks.endpoints import benchmark_view, convergence_view
 from server.boards.live import read_race
+from server.boards.rows import measured_runs
 from server.pages.declared import Context, plain, public_page
 from server.pages.entries import has_halves, untimed_runs
 from server.pages.queries import verification_context
@@ -57,11 +59,24 @@ def shown_verification(
         "place": _place(session, row),
         "halves": is_in_box(row.kind) and has_halves(benchmark),
         "untimed": untimed_runs(row),
+        "measured": _measured(session, row, benchmark),
         # Percent of the processor for other programs, by run.
         "others": {index: 100 * (1 - share) for index, share in shares.items()},
         "parts": _parts(row),
         "most_pairs": benchmark.ranking.pairs,
     }
+
+
+def _measured(session: Session, row: Verification, benchmark: Benchmark) -> Context | None:
+    """The time or quality of the runs that a verification adds to its submission's, and their
+    number. A head-to-head has pairs instead.
+    """
+    if row.submission_id is None or row.kind == HEAD_TO_HEAD.name:
+        return None
+    known = measured_runs(session, Submission.id == row.submission_id)[row.submission_id]
+    runs = [run for run in known if run.verification_id == row.id]
+    figure = benchmark.score.measured([benchmark.score.figure(run) for run in runs])
+    return None if figure is None else {"figure": figure, "runs": len(runs), "all": len(known)}
 
 
 def _parts(verification: Verification) -> list[str]:

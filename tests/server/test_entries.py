@@ -409,7 +409,7 @@ def test_a_package_that_learns_nothing_on_the_control_is_left_open(
     with database.read() as session:
         assert sorted(run.index for run in session.query(PoolRun)) == [0, 1, 2, 3, 4]
     assert rows_of(client.get(BOARD).json())[0]["rank"] is None
-    assert "One run more is a control" in client.get("/benchmarks/digits").text
+    assert "One more run is the shortcut test" in client.get("/benchmarks/digits").text
     for page in (f"/submissions/{entry_id}?tab=runs", f"/submissions/{entry_id}"):
         assert client.get(page).text.count(">shortcut test<") == 1
 

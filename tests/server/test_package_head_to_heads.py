@@ -123,7 +123,7 @@ def test_pairs_have_equal_data_and_a_page(entries, two, head_to_head, client, ol
     assert (met["challenger"], met["pairs"]) == (challenger, 5)
     assert met["ratio"] == ended["head_to_head"]["time"]["ratio"]
     told = words_of(client.get(f"/compare?ids={holder},{challenger}").text)
-    assert "In 5 pairs trained in turn, B takes 0." in told
+    assert ": in 5 pairs, B takes 0." in told
     for words in ("by bob, challenger", "by alice, holder", "times the time of A"):
         assert words in " ".join(page.split())
     assert "<title>Head-to-head of" in page

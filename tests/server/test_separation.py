@@ -142,7 +142,7 @@ def test_equal_submissions_cannot_be_told_apart(enter, client):
 
     assert (pair["ratio"], pair["p_faster"], pair["runs_needed"]) == (1.0, 0.5, None)
     gap = (pair["ratio_high"] / pair["ratio"] - 1) * 100
-    seen = f"(p = 1, a gap under {gap:.2g} % could not be seen)"
+    seen = f"(p = 1, these runs show gaps of {gap:.2g} % and more)"
     assert pair["sentence"].startswith(f"These runs cannot tell {one} and {other} apart {seen}: ")
 
 

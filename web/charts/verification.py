@@ -33,10 +33,12 @@ def replay_chart(
     if verification["state"] in ("done", "failed", "cancelled") and not rows.rows:
         return draw.empty("No run was evaluated.", rows)
     if report is not None:
+        checks = {*verification["control_runs"], *verification["repeat_runs"]}
         runs_of = [
             {"file": f"run {run['index'] + 1}", "curve": run["evaluations"]}
             | {"seconds": run["tta_seconds"]}
             for run in report["runs"]
+            if run["index"] not in checks
         ]
         if is_strip(runs_of):
             return strip_chart(runs_of, rows, time)
@@ -130,7 +132,7 @@ def head_to_head_chart(pairs: Sequence[View], time: TimeFormat = SECONDS) -> Cha
     """A row for each pair that counts, with a line from B, the challenger, to A, the holder."""
     by_time = time.quality_unit is None
     figures = ("A", "B", "B / A" if by_time else "B \u2212 A")
-    rows = draw.table((_pair_row(pair, time) for pair in pairs), "Pair", "Order", figures=figures)
+    rows = draw.table((_pair_row(pair, time) for pair in pairs), "Pair", "First", figures=figures)
     placed = [{side: _place_of(pair[side], time) for side in LETTERS} for pair in pairs]
     if not any(at is not None for pair in placed for at in pair.values()):
         return draw.empty(NONE_REACHED if pairs else NO_PAIR, rows)
@@ -193,7 +195,7 @@ def _pair_row(pair: View, time: TimeFormat) -> Row:
         "missed" if pair[side].get("ending") == "missed" else time.shown(at and at * time.scale)
         for side, at in (("holder", a), ("challenger", b))
     )
-    return Row((str(pair["number"]), "B A" if is_first else "A B", *figures, gap))
+    return Row((str(pair["number"]), "B" if is_first else "A", *figures, gap))
 
 
 def _dots(figures: Sequence[float | None], side: Side) -> Trace:
