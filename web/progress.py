@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from finishline.rules.ranking import evidence_words
+from finishline.rules.text import count_text, significant
 from finishline.rules.verification.head_to_head import Side
 from finishline.rules.verification.purposes import PURPOSES
 from web.formats import DASH, number
@@ -136,6 +137,19 @@ def why_not_timed(check: View | None) -> str:
 def standing_words(submission: View) -> str:
     """The evidence of a submission with its check, or that it was withdrawn."""
     return "withdrawn" if submission["withdrawal"] else evidence_words(submission)
+
+
+def short_reason(line: View, holder: str = "the holder") -> str:
+    """The reason of a verdict in one sentence. Of a head-to-head without its statistics."""
+    reason = line["reason"]
+    ratio = reason["numbers"].get("ratio")
+    if line["kind"] != "head_to_head" or not ratio:
+        return str(reason["message"][:1].upper() + reason["message"][1:])
+    won, pairs = (int(reason["numbers"][name]) for name in ("challenger_won", "pairs"))
+    pace = f"takes {significant(ratio, 3)} times the time of {holder}"
+    if ratio < 0.5:
+        pace = f"is {number(1 / ratio, 2)} times as fast as {holder}"
+    return f"It {pace}: it won {won} of {count_text(pairs, 'pair')}."
 
 
 def reads_between_evaluations(check: View, submission: View) -> bool:

@@ -52,6 +52,7 @@ def view_in_round(benchmark: Benchmark, counts: Counts, name: Round | None) -> d
 
 LATEST = 6
 RACES = ("replay", "entry", "head_to_head")
+CLEAR = ("verified", "challenger_faster", "holder_faster")
 EVIDENCE_OF_ROUND: dict[Round | None, tuple[Evidence, ...]] = {
     "open": ("measured",),
     "archive": ("published",),
@@ -67,6 +68,8 @@ def home(session: Session, services: Services, round: RoundQuery = None) -> Cont
     live, live_count = live_verifications(session, limit=LATEST)
     verdicts = latest_verdicts(session, limit=LATEST)
     running = [one for one in live if one.run is not None]
+    clear = [one for one in verdicts if one.outcome in CLEAR]
+    clear.sort(key=lambda one: one.outcome != "challenger_faster")
     rows = _rows(session, services, counts)
     times = {row["id"]: row["time"] for row in rows if row["round"] != "archive"}
     return {
@@ -74,7 +77,7 @@ def home(session: Session, services: Services, round: RoundQuery = None) -> Cont
         "units": {name: one.target.unit for name, one in services.benchmarks.items()},
         "titles": {name: one.title for name, one in services.benchmarks.items()},
         "round": round,
-        "race": _race(session, times, [*running, *verdicts]),
+        "race": _race(session, times, [*clear, *running, *verdicts]),
         "live": live,
         "live_count": live_count,
         "verdicts": verdicts,
@@ -118,7 +121,9 @@ def _race(
             continue
         chart = _chart(session, times, line)
         if any(len(trace["x"]) > 1 for trace in chart.figure["data"]):
-            return {"line": line, "chart": chart}
+            against = find_verification(session, line.id).against
+            holder = "the holder" if against is None else against.model
+            return {"line": line, "chart": chart, "holder": holder}
     return None
 
 

@@ -1,6 +1,6 @@
 """Verdicts, measurements and settings in words."""
 
-from web.progress import reads_between_evaluations, verdict_checks
+from web.progress import reads_between_evaluations, short_reason, verdict_checks
 from web.run_measurements import (
     Setting,
     measured_columns,
@@ -20,6 +20,17 @@ def test_epochs_between_evaluations_are_marked():
     assert not reads_between_evaluations(judged(7.3331), whole)
     assert not reads_between_evaluations(judged(6.8903), {"result": {"epochs_to_target": None}})
     assert not reads_between_evaluations({"reasons": []}, whole)
+
+
+def test_head_to_head_has_a_short_sentence():
+    def line(ratio, kind="head_to_head"):
+        numbers = {"ratio": ratio, "pairs": 10.0, "challenger_won": 9.0}
+        return {"kind": kind, "reason": {"message": "all well", "numbers": numbers}}
+
+    assert short_reason(line(0.02), "Ann") == "It is 50 times as fast as Ann: it won 9 of 10 pairs."
+    slower = "It takes 1.02 times the time of the holder: it won 9 of 10 pairs."
+    assert short_reason(line(1.0228)) == slower
+    assert short_reason(line(0.02, "replay")) == "All well"
 
 
 def replay(*reasons):
