@@ -138,6 +138,7 @@ def search_page(session: Session, services: Services, q: Words = "") -> Context:
         "groups": groups,
         "rows": [rows.shown(row) for row in ours],
         "near": near_names(words, every),
+        "most": MOST_FOUND,
         "titles": titles_of(services),
     }
 

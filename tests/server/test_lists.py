@@ -74,9 +74,9 @@ def test_a_search_finds_names_of_every_kind_or_the_nearest(three, client):
     def found(words):
         return words_of(client.get(f"/search?q={words}", headers=BROWSER).text)
 
-    assert "Benchmarks Image classification Digits" in found("digi")
-    assert "Submitters 2 submissions alice" in found("alice")
-    assert "Hardware 1 submission H100" in found("h100")
+    assert "Benchmarks 1 Digits Image classification" in found("digi")
+    assert "Submitters 1 alice 2 submissions" in found("alice")
+    assert "Hardware 1 H100 1 submission" in found("h100")
     assert "wide net by alice" in found("WIDE")
     assert "digits reference" in found(three[0])
     assert "No match for “alicia”. Nearest: alice" in found("alicia")
