@@ -75,10 +75,9 @@ def shown_columns(columns: Iterable[Column], filters: Mapping[str, Any]) -> list
 def offered_metrics(
     kind: str, present: Collection[str], metric: str, *, by_quality: bool = False
 ) -> dict[str, str]:
-    """The metrics that a board may be ranked by: energy where some entry has it."""
-    has_energy = "energy_joules" in present or metric == "energy"
-    other = "tta" if by_quality else "quality"
-    absent = {other} if has_energy else {other, "energy"}
+    """The metrics that a board may be ranked by: cost and energy where some entry has them."""
+    absent = {"tta" if by_quality else "quality"}
+    absent |= {name for name, field in NEEDED.items() if field not in present and name != metric}
     return {name: words for name, words in METRICS[kind].items() if name not in absent}
 
 
@@ -120,6 +119,12 @@ USUAL_LIMIT = 50
 METRICS = {
     "train": {"tta": "time", "quality": "quality", "cost": "cost", "energy": "energy"},
     "inference": {"latency": "latency", "inference_cost": "cost of 10,000"},
+}
+# The figure without which a metric ranks nothing.
+NEEDED = {
+    "cost": "cost_usd",
+    "energy": "energy_joules",
+    "inference_cost": "cost_usd_per_10000",
 }
 
 
