@@ -76,6 +76,12 @@ def sign_in_page(
     return response
 
 
+@router.get("/sign-in")
+def guessed_sign_in() -> RedirectResponse:
+    """Redirect the address that people type to the form."""
+    return RedirectResponse(SIGN_IN, status_code=303)
+
+
 @router.post(SIGN_IN, response_class=HTMLResponse)
 def sign_in(request: Request, services: ServicesDep, sent: FieldsDep) -> Response:
     """Start a session. The browser's Origin says who sent this, so no CSRF token is needed."""

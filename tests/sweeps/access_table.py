@@ -151,6 +151,7 @@ ORGANISERS_PAGE = "s 33..3 sss"
 
 CONSOLE = {
     "GET /console/sign-in": PUBLIC,
+    "GET /sign-in": PUBLIC,
     "POST /console/sign-in": "1 11111 111",  # without a token in the form
     "GET /console/sign-in/with": NO_PROVIDER,
     "GET /console/sign-in/callback": NO_PROVIDER,
