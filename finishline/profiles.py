@@ -47,7 +47,7 @@ def chosen_profile() -> Profile | None:
 
 
 def default_name() -> str | None:
-    """Return the login used without FINISHLINE_PROFILE. None without a login."""
+    """Return the login used by default, if any."""
     name: str | None = _read()["default"]
     return name
 

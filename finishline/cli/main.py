@@ -85,7 +85,7 @@ class Commands(TyperGroup):
         return [name for name in self.commands if COMMANDS[name] or name in added]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Load a command, None for an unknown name. Raises CliError without the server it needs."""
+        """Load a known command. Raises CliError if its server is missing."""
         return _load(cmd_name) if cmd_name in self.commands else None
 
 
@@ -170,7 +170,7 @@ def options(
 
 def main(arguments: Sequence[str] | None = None, command: typer.Typer = app) -> int:
     """Run one command. Returns its exit code (see docs/cli.md)."""
-    for name in ("stdout", "stderr"):  # Cron, for example, starts a command without outputs.
+    for name in ("stdout", "stderr"):  # Cron, for example, closes the outputs of a command.
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -202,7 +202,7 @@ def main(arguments: Sequence[str] | None = None, command: typer.Typer = app) -> 
             failure = renamed(words) or failure
             if words[0] == "admin" and words[1] in SERVER_ADMIN and installed_server() is None:
                 failure = server_missing(f"admin {words[1]}")
-        # A call without a command shows the help instead of a message.
+        # A call that lacks a command shows the help instead of a message.
         if as_json or not isinstance(error, typer.TyperException) or error.format_message():
             _report(failure, as_json=as_json)
         if isinstance(error, OSError) and error.filename is None:

@@ -83,7 +83,7 @@ def asks_server(function: Callable[..., int | None]) -> Function:
 
 
 def read_rows(text: str, groups: Mapping[str, str], words: Words) -> dict[str, typer.Typer]:
-    """Return the groups of a text, each with its commands, and the commands without a group.
+    """Return the groups of a text, each with its commands, and the other commands.
 
     A row is a call such as `admin token add USER --days`, its request with the answer such as `POST
     /tokens -> tokens`, and the help. The path takes the values that it names. The others are the
@@ -146,7 +146,7 @@ def _ask(server: ServerClient, row: Row, given: Given, words: Words) -> View:
         answered = server.get(path, **rest)
     else:
         answered = server.send(row.method, path, None if row.method == "DELETE" else rest)
-    # Of a deletion without an answer.
+    # Of a deletion with an empty answer.
     view: View = named | {"deleted": True} if answered is None else answered
     return view
 

@@ -38,7 +38,7 @@ def open_console(*, stderr: bool = False) -> Console:
         markup=False,
         highlight=False,
         emoji=False,
-        # Without colours, bold and lines that are drawn again.
+        # Switches off colours, bold and redrawn lines.
         force_terminal=False if os.environ.get("NO_COLOR") else None,
     )
 

@@ -43,8 +43,8 @@ def told_besides(detail: str, problems: Sequence[Problem]) -> Sequence[Problem]:
 class FinishlineError(Exception):
     """The operation failed. `detail` is one sentence that says why.
 
-    `status` is from the HTTP response, None without a response. `problems` lists every fault of an
-    input. `retry_after_seconds` is how long the server asks to wait.
+    `status` is from the HTTP response, if any. `problems` lists every fault of an input.
+    `retry_after_seconds` is how long the server asks to wait.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ def _problem(item: dict[str, Any]) -> Problem:
 
 
 def _retry_after_seconds(header: str | None) -> float | None:
-    """Read a Retry-After as seconds or a date, else None. Source: RFC 9110, section 10.2.3."""
+    """Read a Retry-After as seconds or a date, if it is one. Source: RFC 9110, section 10.2.3."""
     if header is None:
         return None
     if header.strip().isdecimal():

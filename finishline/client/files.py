@@ -126,7 +126,7 @@ def send_logs(
 
 
 def files_of_code(source: Source) -> dict[str, bytes] | None:
-    """Return the files of a code submission by name, None for logs. Raises Refused."""
+    """Return the files of a code submission by name, if it is one. Raises Refused."""
     if isinstance(source, Mapping):
         if FILE not in source:
             return None

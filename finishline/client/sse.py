@@ -20,7 +20,7 @@ OpenStream = Callable[[str | None], AbstractContextManager[Iterable[bytes]]]
 
 @dataclass(frozen=True)
 class ServerEvent:
-    """One event. `event_id` is the last id of the stream, None before the first."""
+    """One event. `event_id` is the last id of the stream so far."""
 
     name: str
     text: str

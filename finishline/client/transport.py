@@ -148,7 +148,7 @@ class Transport:
         return self.send("POST", path, body)
 
     def send(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
-        """Send a method with a JSON body. Returns the answer's JSON, None if it is empty."""
+        """Send a method with a JSON body. Returns the answer's JSON, if any."""
         retries = {"DELETE": self._retries, "PATCH": NEVER}.get(method, self._retries.when_told())
         return self._json(retries, method, API + path, json=body)
 

@@ -109,7 +109,7 @@ def warn_of_division(benchmark_id: str) -> None:
 
 
 class Recorder:
-    """A training's log, written line by line. `file` is its path, None where another rank writes.
+    """A training's log, written line by line. `file` is its path, if this rank writes.
 
     The clock starts at `start`, or where the `with` was entered if `start` is never called, and
     stops at its end. The run is a success if it reached the target and ended by itself.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 PrecisionName = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8"]
-# A worker without own measurements sends the peak ("roof") of its hardware class, once.
+# A worker that measures nothing sends the peak ("roof") of its hardware class, once.
 ProbeMoment = Literal["start", "before", "after", "recheck", "roof"]
 
 

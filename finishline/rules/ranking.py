@@ -64,19 +64,19 @@ NOT_MEASURED = "not measured"
 
 
 def is_entry(row: Row) -> bool:
-    """Whether a row is a code submission, without claimed time and logs."""
+    """Whether a row is a code submission, which lacks a claimed time and logs."""
     return row.get("trained_with") == "package"
 
 
 def check_of_row(row: Row) -> str | None:
-    """Return the check that a claimed row has passed so far, None for other rows."""
+    """Return the check that a claimed row has passed so far."""
     if row.get("evidence", "claimed") != "claimed":
         return None
     return row.get("check") or CHECK_OF_STATUS.get(str(row.get("status")), "none")
 
 
 def check_words(row: Row) -> str | None:
-    """Name the check of a claimed row, None without words for it."""
+    """Name the check of a claimed row, if it has words."""
     check = check_of_row(row) or "none"
     if is_entry(row):
         return ENTRY_CHECK_WORDS.get(check)
@@ -112,7 +112,7 @@ def ranked_quality(row: Row) -> float | None:
 
 
 def place_words(row: Row) -> str | None:
-    """Return a row's number, with "=" if shared, None without one."""
+    """Return a row's number, if any, with "=" if shared."""
     rank = row.get("rank")
     if rank is None:
         return None
@@ -120,7 +120,7 @@ def place_words(row: Row) -> str | None:
 
 
 def busy_words(row: Row) -> str | None:
-    """Say that other programs disturbed the runs of a measured time, else None."""
+    """Say if other programs disturbed the runs of a measured time."""
     if not row.get("busy"):
         return None
     better = "faster" if row.get("measured_quality") is None else "better"

@@ -59,7 +59,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Run:
-    """One training from its start to its target, or to its end without one.
+    """One training from its start to its target, or to its end.
 
     `clock` names the clock of `Evaluation.seconds` and `stop_seconds`. `status` is the word of the
     log ("success", "aborted" ...). `preparation_seconds` are the seconds before its start. An
@@ -137,7 +137,7 @@ def curve_row(evaluation: Evaluation) -> list[Any]:
 
 
 def ledger_of(row: CurveRow) -> Ledger | None:
-    """Return the ledger at an evaluation, None if the log omits it. A row may end before it."""
+    """Return the ledger at an evaluation, if the log has it. A row may end before it."""
     return Ledger(**row[LEDGER]) if len(row) > LEDGER and row[LEDGER] is not None else None
 
 

@@ -76,7 +76,7 @@ EACH_ONCE = Checked(_each_once)
 
 
 def fault_in_text(text: str) -> str | None:
-    """Return the fault in the characters of a stranger's text. None if it may be shown."""
+    """Return the fault in the characters of a stranger's text, if any."""
     if MISLEADING.search(text):
         return "control characters in a text"
     marks = 0

@@ -69,7 +69,7 @@ def _likeness(*names: str) -> float:
 
 
 def refuse_utf16(content: bytes, *, file: str, error: type[RuleError] = RuleError) -> None:
-    """Raise `error` for a text in UTF-16 or UTF-32, with a byte order mark or without one.
+    """Raise `error` for a text in UTF-16 or UTF-32, with or without a byte order mark.
 
     In them nearly every first or second byte of Latin text is zero, but only one of the two.
     """

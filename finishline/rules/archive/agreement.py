@@ -126,7 +126,7 @@ def _plain(text: str | None) -> str:
 
 
 def read_scaling(found: ResultSet, archive: Archive, problems: Problems) -> float | None:
-    """Read the factor of a set's scaling.json, None without one or if it is unusable."""
+    """Read the factor of a set's scaling.json, if it is usable."""
     file = archive.find((*found.place, "scaling.json"))
     if file is None:
         above = archive.find((*found.place[:-1], "scaling.json"))

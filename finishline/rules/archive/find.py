@@ -138,7 +138,7 @@ def _entries(files: Iterable[ArchiveFile]) -> Iterator[EntryFiles]:
 
 
 def task_and_kind(place: Place) -> tuple[str | None, str | None]:
-    """Return the DAWNBench task and kind in a path, or None and None."""
+    """Return the DAWNBench task and kind in a path, if it has both."""
     for i in range(len(place) - 2, 0, -1):
         if place[i] in KINDS and place[i - 1].lower() in TASKS:
             return TASKS[place[i - 1].lower()], place[i]

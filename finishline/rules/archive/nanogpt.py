@@ -62,7 +62,7 @@ class Folder:
 
     @property
     def track(self) -> str | None:
-        """Return the folder of its track, None outside any."""
+        """Return the folder of its track, if it is in one."""
         return next((part for part in reversed(self.place) if part in TRACKS), None)
 
 
@@ -186,7 +186,7 @@ def _read_runs(
                 problems.warn("same_run", message, file.path, expected=expected)
             else:
                 runs[*end, file.path] = file, run
-    # Folders also hold notes and errors of their runs. They count only without a run.
+    # Folders also hold notes and errors of their runs. They count only if runs are missing.
     for each in unread:
         problems.report(each, severity="warning" if runs else "error")
     return list(runs.values())

@@ -405,7 +405,7 @@ def _add_set_problems(
 ) -> None:
     rule = benchmark.runs
     for violation in result.violations:
-        # Each run without an evaluation has its own remark.
+        # A run that lacks evaluations has its own remark.
         if violation.code != "no_evaluation":
             few = found.alone and violation.code == "too_few_runs"
             severity: Severity = "warning" if few else "error"

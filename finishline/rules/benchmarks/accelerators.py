@@ -79,7 +79,7 @@ _COUNT_IN_FRONT = re.compile(r"(?<![a-z0-9])\d{1,2}x\s*(?=[a-z])")
 
 @dataclass(frozen=True)
 class Accelerator:
-    """Vendor, model and number of accelerators, or of processors without any. None is unstated."""
+    """Vendor, model and number of accelerators, else of processors. None is unstated."""
 
     vendor: str | None = None
     model: str | None = None
@@ -187,7 +187,7 @@ def stated_accelerator(text: str, count: int | None = None) -> Accelerator:
 
 
 def accelerators_of_cloud(cloud: Mapping[str, Any] | None) -> Accelerator | None:
-    """Return all accelerators of rented instances, None if unknown or sold by processors."""
+    """Return all accelerators of rented instances, if known and not sold by processors."""
     rented = rented_of(cloud) if cloud else None
     return None if rented is None or rented.vendor == PROCESSORS else rented
 
@@ -210,7 +210,7 @@ def rented_of(cloud: Mapping[str, Any]) -> Accelerator | None:
 
 
 def _plain(text: str) -> str:
-    """Write the text in lower case, without marks and the plural "s" behind a model's number."""
+    """Write the text in lower case, minus marks and the plural "s" behind a model's number."""
     text = re.sub(r"\([rR]\)|\((?:tm|TM)\)|[®™]", "", text[:LONGEST]).replace("×", "x")
     return text.lower() if text.islower() else re.sub(r"(?<=[0-9])s\b", "", text).lower()
 

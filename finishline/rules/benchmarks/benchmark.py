@@ -210,7 +210,7 @@ def load_benchmarks(folder: Path) -> dict[str, Benchmark]:
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # It names files and folders.
 LONGEST_SECONDS = 30 * 86_400.0  # A lease of 1e300 seconds ends after all calendars.
 MAX_RUNS = 100  # Logs of a submission.
-FINEST_SHARE = 10**6  # Of a target without a count of test items.
+FINEST_SHARE = 10**6  # Of a target with uncounted test items.
 MOST_ITEMS = 10**15  # Of a data set, a million times the largest one of an archive.
 # References with several precisions have this one as the first, and train in it without being told.
 OWN_PRECISION = "fp32"

@@ -59,5 +59,5 @@ def training_cost_usd(tta_seconds: float | None, price_usd_per_hour: float | Non
 
 
 def inference_cost_usd_per_10000(cost_usd_per_item: float | None) -> float | None:
-    """Return US dollars for 10,000 items, the unit of the published board. None without a cost."""
+    """Return US dollars for 10,000 items, the unit of the published board."""
     return None if cost_usd_per_item is None else cost_usd_per_item * 10_000

@@ -105,7 +105,7 @@ class QualityTarget:
 
     @property
     def greatest(self) -> float | None:
-        """Return the greatest quality in the unit, None without a bound."""
+        """Return the greatest quality in the unit, if bounded."""
         return GREATEST.get(self.unit)
 
     @property

@@ -66,7 +66,7 @@ class Record(NamedTuple):
     def fault(
         self, message: str, expected: str, code: str | None = None, *, field: str | None = None
     ) -> LogFormatError:
-        """Return the error for a field of the line, by default for its key, without the file."""
+        """Return the error for a field of the line, by default for its key."""
         field = field or self.key
         return LogFormatError(message, line=self.line, field=field, expected=expected, code=code)
 
@@ -102,7 +102,7 @@ class Format(NamedTuple):
 
 
 def format_of(content: bytes) -> Format | None:
-    """Return the format with a mark in the text. None without any."""
+    """Return the format with a mark in the text, if any."""
     return next((each for each in (MLLOG, MLP05, MLP06) if each.mark in content), None)
 
 
@@ -388,7 +388,7 @@ def refuse_long(text: bytes) -> None:
 def line_error(
     message: str, field: str | None, expected: str, code: str = "bad_line"
 ) -> LogFormatError:
-    """Return the fault of a line, without its file and number."""
+    """Return the fault of a line, to be completed by its file and number."""
     return LogFormatError(message, field=field, expected=expected, code=code)
 
 

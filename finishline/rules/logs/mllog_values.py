@@ -197,7 +197,7 @@ class RunClock:
         return self._figure.time_ms - stop.time_ms <= ROUNDING_MS
 
     def start_evaluation(self, time_ms: float) -> None:
-        """Start an evaluation. Ranks may repeat it, and one without eval_stop is over."""
+        """Start an evaluation. Ranks may repeat it. A measured one ends first."""
         self.has_evaluations = True
         if self._measured_ms is not None:
             self.stop_evaluation(self._measured_ms)
@@ -205,7 +205,7 @@ class RunClock:
             self._opened_ms = time_ms
 
     def measure(self, time_ms: float) -> None:
-        """Note the quality: without eval_stop, the evaluation ended here."""
+        """Note the quality, which ends an evaluation if eval_stop is missing."""
         if self._opened_ms is not None:
             self._measured_ms = time_ms
 
@@ -332,7 +332,7 @@ class SeveralMetrics:
         return (epoch, samples, None), quality
 
     def evaluations(self, batch_size: int | None, *, report: Report) -> list[Evaluation]:
-        """Return the evaluations in order of the training. Reports one without the main metric.
+        """Return the evaluations in order of the training. Reports a missing main metric.
 
         Where an evaluation tells only its step, each step trained one batch.
         """

@@ -66,7 +66,7 @@ class Source:
     commas: bool = False
 
     def number(self, row: Row, name: str | None) -> float | None:
-        """Read the number in a cell. None for any other text, and for an empty cell."""
+        """Read the number in a cell. Other texts give None."""
         cell = row.cells.get(name or "", "")
         try:
             return float(cell.replace(",", ".") if self.commas and type(cell) is str else cell)
@@ -123,7 +123,7 @@ class Converted:
 def convert_rows(source: Source, benchmark: Benchmark, reading: Reading) -> Converted:
     """Make a run log of the rows with a quality. Raises LogFormatError naming line and column.
 
-    A row without an epoch takes its step's from another row. Without epochs, steps count.
+    A row without an epoch takes its step's from another row. If all are missing, steps count.
     """
     epoch = _column(source, "epoch", reading.epoch, EPOCHS)
     step = _column(source, "step", reading.step, STEPS)
@@ -185,7 +185,7 @@ def convert_rows(source: Source, benchmark: Benchmark, reading: Reading) -> Conv
         metadata = {"epoch_num": count + shift}
         time_ms = day_ms + 1000 * seconds
         lines.append(mllog_line("eval_accuracy", value, time_ms=time_ms, metadata=metadata))
-    # A step at 0 without an evaluation is one of many. An epoch at 0 is the first one.
+    # An unevaluated step at 0 is one of many. An epoch at 0 is the first one.
     looked_at = source.rows if by == epoch else found
     before_training = {0.0} if start is None else {0.0, start}
     unknown = {

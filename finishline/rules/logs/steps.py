@@ -1,7 +1,7 @@
 r"""Read logs of speedruns: one line of text for each evaluation, found by a pattern.
 
 For example `step:1385/1385 val_loss:3.2785 train_time:79712ms step_avg:57.55ms`.
-Source: modded-nanogpt, records. Its oldest logs have `s:19560 tel:3.2722`, without a time.
+Source: modded-nanogpt, records. Its oldest logs have `s:19560 tel:3.2722`, still untimed.
 """
 
 import re

@@ -141,7 +141,7 @@ class Evidence:
         return [[evaluation_of(row) for row in curve] for curve in submission.curves]
 
     def contest(self) -> Contest | None:
-        """Return the contest of a head-to-head, None for another job."""
+        """Return the contest, if it is a head-to-head."""
         told = self.proof.plan.contest
         if told is None:
             return None

@@ -45,8 +45,8 @@ def record_sha256(record: Mapping[str, Any]) -> str:
 def check_chain(records: Iterable[Mapping[str, Any]]) -> Chain:
     """Check each record of a whole log, oldest first, against its hash and the record before.
 
-    Ids count from 1 without a gap. Compare the head with a noted one, because a cut end leaves no
-    trace. A changed record is whole if a later erasure names its new hash.
+    Ids count up from 1. Compare the head with a noted one, because a cut end leaves no trace. A
+    changed record is whole if a later erasure names its new hash.
     """
     head, count = Head(0, FIRST_PREVIOUS), 0
     problems: list[tuple[int, RuleError]] = []

@@ -310,7 +310,7 @@ def part_hashes(document: Mapping[str, Any]) -> dict[str, str]:
 
 
 def signed_bytes(document: Mapping[str, Any]) -> bytes:
-    """Return the signed bytes of a manifest: the RFC 8785 form without the signature."""
+    """Return the signed bytes of a manifest: the RFC 8785 form minus the signature."""
     return canonical({name: value for name, value in document.items() if name != "signature"})
 
 

@@ -24,8 +24,8 @@ IN_PERCENT = "f1_score_in_percent"
 class LatencyFigures:
     """Statistics of measured items without warm-up, in milliseconds per item.
 
-    A percentile is None with too few samples. `drift_percent` is how much slower the median of the
-    second half is than the first's. None below two samples.
+    Percentiles need enough samples. `drift_percent` is how much slower the median of the second
+    half is than the first's. None below two samples.
     """
 
     samples: int
@@ -73,7 +73,7 @@ def without_warmup(milliseconds: Sequence[float], *, warmup_items: int) -> list[
 
 
 def percentile(ordered: Sequence[float], percent: int) -> float | None:
-    """Return a percentile of sorted values, or None below the samples it needs."""
+    """Return a percentile of sorted values, if they are enough."""
     return None if len(ordered) < FEWEST_SAMPLES[percent] else nearest_rank(ordered, percent)
 
 

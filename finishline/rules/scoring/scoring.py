@@ -341,7 +341,7 @@ def _quality_step(runs: Sequence[RunScore], benchmark: Benchmark, found: float |
 
 
 def run_uses(times: Sequence[float | None], rule: RunsRule) -> list[str]:
-    """Say how the time of each run counts, in words. A run without a time counts as slowest."""
+    """Say how the time of each run counts, in words. An untimed run counts as slowest."""
     places, dropped = scored_places(times, rule), rule.dropped
     ordered = sorted(places, key=lambda place: _slowest(times[place]))
     words = dict.fromkeys(ordered, "counts" if len(places) > 2 * dropped else "not counted")

@@ -30,7 +30,7 @@ _CONVERSION_ERROR = 1e-15
 def first_evaluation_at_target(
     evaluations: Sequence[Evaluation], target: QualityTarget, reach: ReachRule
 ) -> Evaluation | None:
-    """Find the evaluation at which the target counts as reached, or None if it never does.
+    """Find the evaluation at which the target counts as reached, if it does.
 
     first_crossing: the first evaluation in log order at the target or beyond. sustained: the last
     of the first `reach.evaluations` such evaluations in a row. fixed_stop: the last evaluation, at
@@ -67,7 +67,7 @@ def time_to_accuracy(
     clock: Clock,
     division: str,
 ) -> float | None:
-    """Return the seconds until the run reached the target on a clock, or None if it never did.
+    """Return the seconds until the run reached the target on a clock, if it did.
 
     On the log's own clock, a log with a run_stop counts to its run_stop, if its status is "success"
     (MLPerf), and any other to the evaluation that reached the target (DAWNBench). On another clock
@@ -89,7 +89,7 @@ def time_to_accuracy(
 
 
 def on_clock(run: Run, clock: Clock, *, division: str) -> Run:
-    """Time a run's evaluations on a clock, and drop those without a time on it."""
+    """Time a run's evaluations on a clock, and drop untimed ones."""
     if run.clock == clock.name:
         return run
     evaluations = (
@@ -140,7 +140,7 @@ class Crossing:
 
     `epoch` is the epoch at which the target counts as reached, and `fraction` the same on the
     straight line from the evaluation before to this one (the first in the row, where the rule wants
-    several). `interval_epochs` is between the two, None without one before.
+    several). `interval_epochs` is between the two, if there are two.
     """
 
     epoch: float
@@ -151,7 +151,7 @@ class Crossing:
 def find_crossing(
     curve: Sequence[Evaluation], target: QualityTarget, reach: ReachRule
 ) -> Crossing | None:
-    """Find where a curve reaches its target. None if it never does or lacks epochs."""
+    """Find where a curve reaches its target, if it does and has epochs."""
     reached = first_evaluation_at_target(curve, target, reach) if curve else None
     if reached is None or reached.epoch is None:
         return None

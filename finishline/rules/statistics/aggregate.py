@@ -120,7 +120,7 @@ def dropped_at_each_end(runs: int) -> int:
 
 
 def measured_seconds(times: Sequence[float | None]) -> float | None:
-    """Return the olympic mean of measured runs in seconds, or None below three of them.
+    """Return the olympic mean of at least three measured runs, in seconds.
 
     A run without a time missed the target or ran into its limit: it counts as infinite.
     """
@@ -156,7 +156,7 @@ def _log(figure: float) -> float:
 def pooled_spread(
     pools: Iterable[Sequence[float]], *, scale: Callable[[float], float] = _log
 ) -> Spread | None:
-    """Pool the spread of log figures within pools. None below ten runs.
+    """Pool the spread of log figures within pools of at least ten runs together.
 
     `pools` holds the seconds (or epochs) of the runs that reached the target. A pool of one run
     does not count. Another `scale` replaces the logarithm.

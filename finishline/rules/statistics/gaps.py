@@ -38,7 +38,7 @@ def _scipy_special() -> ModuleType:
     return scipy.special  # type: ignore[no-any-return]
 
 
-@lru_cache(maxsize=4096)  # Welch's degrees of freedom are real numbers: without end.
+@lru_cache(maxsize=4096)  # Welch's degrees of freedom are real numbers: endless.
 def t_quantile(probability: float, degrees_of_freedom: float) -> float:
     """Return the quantile of Student's t at this probability.
 
@@ -222,7 +222,7 @@ def p_value_of_mean_beyond(
 
 @dataclass(frozen=True)
 class LogTimes:
-    """The runs of one side, on the log scale: `variance` of one run, None below two runs."""
+    """The runs of one side, on the log scale: `variance` of one run, if there are two."""
 
     count: int
     mean: float
@@ -230,7 +230,7 @@ class LogTimes:
 
 
 def log_times(seconds: Sequence[float], *, quantum: float = SHORTEST_SECONDS) -> LogTimes | None:
-    """Put runs on the log scale, None without runs.
+    """Put runs, if any, on the log scale.
 
     A run counts as at least a millisecond, and two scatter at least by rounding to `quantum`: equal
     times are close rather than infinitely sure.
@@ -246,7 +246,7 @@ def log_times(seconds: Sequence[float], *, quantum: float = SHORTEST_SECONDS) ->
 
 
 def welch(first: LogTimes | None, second: LogTimes | None) -> Gap | None:
-    """Apply Welch's t-test to two sides. None where one has fewer than two runs.
+    """Apply Welch's t-test to two sides of at least two runs each.
 
     Source: Welch (1947), on logarithms, so that the figure tested is a ratio.
     """
@@ -261,7 +261,7 @@ def welch(first: LogTimes | None, second: LogTimes | None) -> Gap | None:
 
 
 def two_sided_p(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Return Welch's two-sided p-value of figures as they are. None below two on either side."""
+    """Return Welch's two-sided p-value of figures as they are, at least two on either side."""
     gap = welch(*(log_times(each, quantum=0.0) for each in (first, second)))
     return None if gap is None else gap.p_value
 
@@ -284,7 +284,7 @@ def paired_gap(pairs: Sequence[tuple[float, float]], *, quantum: float) -> Gap |
 
 
 def gap_of(differences: Sequence[float], *, least: float, sign: float = 0.0) -> Gap | None:
-    """Return the gap of differences that scatter by at least so much. None below two."""
+    """Return the gap of at least two differences that scatter by at least so much."""
     if len(differences) < 2:
         return None
     error = max(standard_deviation(differences, ddof=1), least) / math.sqrt(len(differences))
@@ -444,19 +444,19 @@ class Score:
         return mean(self.without_misses(figures))
 
     def spread(self, pools: Iterable[Sequence[float]]) -> Spread | None:
-        """Return the spread of one run's figure within pools. None below ten runs."""
+        """Return the spread of one run's figure within pools of ten runs together."""
         found = pooled_spread(pools, scale=self.cost)
         return found if found is None or self.by == "time" else found.at_least(self.quantum)
 
     def interval(self, figure: float, *, runs: int, spread: Spread | None) -> Interval | None:
-        """Return the 95 % interval of the mean quality of so many runs. None without a spread."""
+        """Return the 95 % interval of the mean quality of so many runs, by their spread."""
         if spread is None:
             return None
         half = self.difference(0.0, spread.stdev / math.sqrt(runs), spread.degrees_of_freedom).high
         return Interval(figure - half, figure + half)
 
     def sample(self, figures: Sequence[float]) -> LogTimes | None:
-        """Return the figures of one side for a test. None without figures."""
+        """Return the figures of one side, if any, for a test."""
         if self.by == "time" or not figures:
             return log_times(figures, quantum=self.quantum)
         costs = [self.cost(each) for each in figures]

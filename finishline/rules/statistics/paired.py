@@ -31,7 +31,7 @@ class Schedule:
         return max(self.levels)
 
     def faster(self, gap: Gap, pairs: int) -> Which | None:
-        """Return the side that `gap` shows to be faster, None without a test or an answer."""
+        """Return the side that `gap` shows to be faster, if a test gives an answer."""
         at = min(pairs, self.most_pairs)
         if at not in self.levels:
             return None

@@ -211,7 +211,7 @@ class ReferenceRuns:
 
     @property
     def cv_percent(self) -> float | None:
-        """Return the deviation over the mean of the times, in percent, None for one run."""
+        """Return the deviation over the mean of several times, in percent."""
         return 100 * stdev(self.seconds) / self.mean_seconds if len(self.seconds) > 1 else None
 
     @property

@@ -138,7 +138,7 @@ def _is_text(node: object) -> bool:
 
 
 def _tokens_of(statement: Node, place: Callable[[str], str], *, keeps_texts: bool) -> Iterator[str]:
-    """Yield the normal form, node by node, without recursion: a stranger may nest deeply."""
+    """Yield the normal form, node by node in a loop: a stranger may nest deeply."""
     stack: list[object] = [statement]
     while stack:
         item = stack.pop()

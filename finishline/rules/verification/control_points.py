@@ -34,7 +34,7 @@ def is_calibrated(benchmark: Benchmark, claim: Claim) -> bool:
 
 
 def precision_of(benchmark: Benchmark, claim: Claim) -> PrecisionName | None:
-    """Return the precision to train a claim in, None for the reference's or the code's own."""
+    """Return the precision to train a claim in, unless it is the reference's or the code's own."""
     if benchmark.replay is None or claim.package is not None:
         return None
     return benchmark.replay.told(claim.precision)

@@ -14,7 +14,7 @@ FEWEST_COMMON = 3
 
 
 def curve_distance(first: Curve, second: Curve) -> float | None:
-    """Return the root mean square difference over common epochs, None below three of them."""
+    """Return the root mean square difference over common epochs, if there are three."""
     other = {item.epoch: item.quality for item in second if item.epoch is not None}
     gaps = [item.quality - other[item.epoch] for item in first if item.epoch in other]
     if len(gaps) < FEWEST_COMMON:

@@ -158,7 +158,7 @@ def _judge_repeat(made: Sequence[ReplayRun], *, repeat: int) -> Reason:
 
 
 def why_no_entry(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:
-    """Return why a claim cannot be measured as code. None if it can."""
+    """Return why a claim cannot be measured as code."""
     if benchmark.trainings is None:
         return f"{benchmark.benchmark_id} trains no code submissions"
     if claims[0].package is None:
@@ -261,7 +261,7 @@ def names_of(off: Variant, *, of: int) -> str:
 
 
 def why_no_ablation(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:
-    """Return why a claim has no factors to train separately. None if it has."""
+    """Return why a claim has no factors to train separately."""
     if benchmark.trainings is None:
         return f"{benchmark.benchmark_id} trains no code submissions"
     if benchmark.score.by == "quality":

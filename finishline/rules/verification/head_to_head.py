@@ -80,7 +80,7 @@ def threshold(*, place: int, tries: int) -> float:
 
 
 def why_no_head_to_head(benchmark: Benchmark, challenger: Claim, holder: Claim) -> str | None:
-    """Return why two claims cannot be trained in turn on one hardware class, None if they can."""
+    """Return why two claims cannot be trained in turn on one hardware class."""
     for side, claim in zip(SIDES, (challenger, holder), strict=True):
         is_package = claim.package is not None
         of_entry, of_replay = why_no_entry(benchmark, [claim]), why_not_replayable(benchmark, claim)
@@ -137,7 +137,7 @@ class Pair:
 
     @property
     def figures(self) -> tuple[float | None, float | None]:
-        """Return the figures of the challenger's run and the holder's. None for a missed one."""
+        """Return the figures of the challenger's run and the holder's."""
         return self.score.figure(self.challenger), self.score.figure(self.holder)
 
     @property
@@ -228,12 +228,12 @@ class HeadToHead:
 
     @property
     def time(self) -> Gap | None:
-        """Return the gap of times. None where qualities rank."""
+        """Return the gap of times, if they rank."""
         return None if self.gap is None or self.gap.sign else self.gap
 
     @property
     def quality(self) -> Gap | None:
-        """Return the gap of qualities. None where times rank."""
+        """Return the gap of qualities, if they rank."""
         return self.gap if self.gap is not None and self.gap.sign else None
 
 
@@ -278,7 +278,7 @@ def judge_head_to_head(
 
 
 def why_below_target(benchmark: Benchmark, pairs: Sequence[Pair]) -> str | None:
-    """Return why the challenger's runs together are not at the target, None if they are.
+    """Return why the challenger's runs together are not at the target.
 
     At a fixed stop their mean quality must be beyond it with p < 0.01. Elsewhere their mean on the
     second half of the test items must be at it, where the benchmark has one. A budget has no

@@ -241,7 +241,7 @@ def in_turn(sides: Sequence[_Side], rounds: int) -> list[_Side]:
 
 
 def package_side(sha256: str | None, settings: Mapping[str, float] | None = None) -> Training:
-    """Plan code as a side of trainings without a seed yet."""
+    """Plan code as a side of trainings, to be given a seed."""
     return Training(package=f"{PACKAGE_PREFIX}{sha256}", settings=dict(settings or {}), seed=0)
 
 

@@ -94,7 +94,7 @@ def judge_convergence(case: Case, policy: ReplayPolicy) -> Reason:
 
 
 def convergence_of(case: Case) -> Convergence | None:
-    """Return claimed and reference epochs, None where one side lacks them.
+    """Return claimed and reference epochs, if both sides have them.
 
     They are fractions if all curves were evaluated as often as the reference, else whole.
     """
@@ -116,7 +116,7 @@ def convergence_of(case: Case) -> Convergence | None:
 
 
 def _fractions(case: Case) -> tuple[float | None, ...] | None:
-    """Return the epochs to the crossing of every run, None where a curve cannot be read off."""
+    """Return the epochs to the crossing of every run, if all curves can be read off."""
     if len(case.curves) != len(case.runs):
         return None
     fractions: list[float | None] = []

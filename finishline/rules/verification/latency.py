@@ -92,7 +92,7 @@ def plan_latency(request: Request) -> list[Training]:
 
 
 def why_not_measurable(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:
-    """Return why a claim's latency can't be measured, or None if it can.
+    """Return why a claim's latency can't be measured.
 
     An inference result names no settings: the reference is trained with its own.
     """

@@ -85,7 +85,7 @@ def judge(
         _judge_reach(benchmark, claim, report, planned),
         *_judge_band(benchmark, claim, report, planned),
     ]
-    if not runs and not claim.run_files:  # The reference comes without a claimed time.
+    if not runs and not claim.run_files:  # The reference claims no time.
         untimed = why_not_timed(report, hardware_class=claim.system.hardware_class)
         noted = [] if untimed is None else [untimed]
         return Verdict.of([*reasons, *noted, *note_disturbed(report)])
@@ -237,7 +237,7 @@ def judge_quality(case: Case) -> Reason:
 
 
 def why_not_timed(report: ReplayReport, *, hardware_class: str) -> Reason | None:
-    """Say why a report's times do not count on a claim's hardware class. None if they do."""
+    """Say why a report's times do not count on a claim's hardware class."""
     ours = report.system.hardware_class
     if ours != hardware_class:
         message = (
@@ -327,7 +327,7 @@ def draw_replay(
 
 
 def why_not_replayable(benchmark: Benchmark, claim: Claim) -> str | None:
-    """Return why the reference model cannot replay a claim, or None if it can."""
+    """Return why the reference model cannot replay a claim."""
     if claim.kind == "inference":
         return "it is an inference result. Request its latency"
     if claim.package is not None:
