@@ -49,10 +49,7 @@ COLUMNS = {
 def offered_columns(
     board: Mapping[str, Any], present: Collection[str], *, counts: str = "epochs"
 ) -> list[Column]:
-    """The columns that a board can have beside its metric, for entries with these figures.
-
-    A benchmark that counts samples shows those in the place of epochs.
-    """
+    """The columns that a board can have beside its metric. Samples may stand for epochs."""
     has = set(present) | ({"epochs_to_target"} if counts == "samples" else set())
     found = [
         column
@@ -261,10 +258,7 @@ def board_tabs(
 
 
 def board_address(row: Mapping[str, Any]) -> str:
-    """The address of the board that numbers a submission.
-
-    Where one was measured its round comes first, and an archive has but one.
-    """
+    """The address of the board that numbers a submission."""
     name, is_inference = str(row["benchmark"]), row.get("kind") == "inference"
     rounds = {} if name.startswith("mlperf-") else {"published": "archive", "claimed": "open"}
     query = board_query(

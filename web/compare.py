@@ -145,10 +145,7 @@ def pair_sentence(pair: View, comparison: View, names: Sequence[str] = LETTERS) 
 
 
 def _slower_first(pair: View, one: str, other: str) -> tuple[Any, ...]:
-    """The slower of a pair, the faster, the ratio of their times and the ends of its interval.
-
-    "53 times as long" reads faster than "0.019 times".
-    """
+    """The slower of a pair, the faster, and their ratio, at least 1, with its ends."""
     ratio, low, high = pair["ratio"], pair["ratio_low"], pair["ratio_high"]
     if ratio >= 1.0 or not ratio:
         return one, other, ratio, low, high

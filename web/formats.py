@@ -31,10 +31,7 @@ def duration(seconds: float | None) -> str:
 
 
 def device_time(seconds: float) -> str:
-    """Device seconds, and from an hour on the hours in which quotas are set.
-
-    For instance "3.2 device seconds", "359,997 device seconds (100 hours)".
-    """
+    """Device seconds, and from an hour on hours: "359,997 device seconds (100 hours)"."""
     words = f"{seconds:.2g}" if 0 < seconds < 9.5 else f"{seconds:,.0f}"
     words += f" device second{'' if words == '1' else 's'}"
     if seconds < 3600:
@@ -159,9 +156,7 @@ def small_money(usd: float | None) -> str:
 
 
 def price(usd: float | None) -> str:
-    """A price as it was published: cents, and the digits below a cent if it has any. Two
-    significant digits where six places are not enough.
-    """
+    """A price as it was published: cents, the digits below a cent, or two significant digits."""
     if usd is None:
         return DASH
     if not SMALLEST_PRICE <= usd <= LARGEST_PLAIN and usd != 0:

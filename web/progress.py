@@ -49,10 +49,7 @@ def side_of(verification: Mapping[str, Any], run: int) -> Side | None:
 
 
 def expected_evaluations(verification: Mapping[str, Any]) -> int | None:
-    """Evaluations a run should need: where the reference first means to be at the target.
-
-    None where no control points are known.
-    """
+    """Evaluations a run should need to the target, by the control points. None without them."""
     points: Sequence[Mapping[str, Any]] = verification["control_points"]
     target = verification["target"]
     sign = 1 if target["direction"] == "higher" else -1
@@ -181,10 +178,7 @@ HEAVIEST = ("rejects", "leaves_open", "supports", "note")
 def verdict_checks(
     verification: View, submission: View | None = None
 ) -> list[tuple[str, View | None]]:
-    """The four checks of a claim by a replay, each with its heaviest reason. None without one.
-
-    Of the reference, which claims nothing, there are two.
-    """
+    """The four checks of a replay with their heaviest reasons. Two where nothing is claimed."""
     if verification["kind"] != "replay" or not verification["outcome"]:
         return []
     found = [

@@ -24,10 +24,7 @@ def quartiles(seconds: Sequence[float]) -> list[float]:
 
 
 def distribution_chart(view: View) -> Chart:
-    """A row for each submission with a dot for each run. From four runs up a bar with the median.
-
-    A set has its board "entry" and its "runs", each with "seconds", None if it did not get there.
-    """
+    """A row for each submission, a dot for each run, and from four runs up a bar and the median."""
     sets, time = view["sets"], view["time"]
     rows = draw.entry_table(
         (draw.entry_row(one["entry"], *_cells(one, time)) for one in sets), figures=FIGURES
