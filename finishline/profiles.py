@@ -11,7 +11,7 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 
 
 class ProfileError(ValueError):
-    """A profile cannot be read or written. Its message has the remedy."""
+    """A profile is unreadable or unwritable. Its message has the remedy."""
 
 
 @dataclass(frozen=True)

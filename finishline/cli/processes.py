@@ -115,7 +115,7 @@ FAILED = {2: ExitCode.REFUSED, 3: ExitCode.NOT_VERIFIED, 4: ExitCode.SERVER}
 
 
 def box_events(program: str, arguments: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield a sandbox's events, the last of kind `exit`. Raises CliError if it could not begin."""
+    """Yield a sandbox's events, the last of kind `exit`. Raises CliError if it failed to begin."""
     for event in child_events(python_module(program, *arguments)):
         if event.get("kind") == "exit" and (code := event["code"]) not in (0, 3):
             why = event["said"] or f"exit code {code}"
@@ -124,7 +124,7 @@ def box_events(program: str, arguments: list[str]) -> Iterator[dict[str, Any]]:
             yield event
 
 
-REFUSED_CODE = 2  # The worker's local training wrote nothing.
+REFUSED_CODE = 2  # The worker's local training refused its input.
 
 
 @dataclass(frozen=True)

@@ -170,7 +170,7 @@ URL_COLUMNS = ("details_url", "code_url")
 def summary_lines(records: Iterable[Record]) -> Iterable[str]:
     """Write MLCommons' summary of a round: a row for each system, with minutes by benchmark.
 
-    A set that breaks a rule has no minutes. DAWNBench, MLPerf HPC and loose logs are left out.
+    A set that breaks a rule has empty minutes. DAWNBench, MLPerf HPC and loose logs are left out.
     """
     rows: dict[tuple[Any, ...], Record] = {}
     benchmarks = set()

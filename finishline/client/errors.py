@@ -91,7 +91,7 @@ class TooManyRequests(FinishlineError):
 
 
 class Unavailable(FinishlineError):
-    """The server does not answer or does not work. A retry may succeed later."""
+    """The server is unreachable or broken. A retry may succeed later."""
 
 
 class NoAnswer(Unavailable):

@@ -235,7 +235,7 @@ class Transport:
     def _transport_errors(self) -> Iterator[None]:
         try:
             yield
-        except httpx2.RequestError as error:  # A body that cannot be decoded, too.
+        except httpx2.RequestError as error:  # An undecodable body, too.
             reason = str(error) or type(error).__name__
             raise NoAnswer(f"No response from {self.url} ({reason}).") from error
 

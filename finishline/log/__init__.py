@@ -10,7 +10,7 @@
             if run.evaluation(epoch=epoch, quality=accuracy):
                 break                             # at the target
 
-Importing this module loads neither a training library nor the rules. The first run loads the rules.
+Importing this module is light. The first run loads the rules.
 """
 
 from importlib import import_module

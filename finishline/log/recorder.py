@@ -171,7 +171,7 @@ class Recorder:
         return self
 
     def leave_to_another_rank(self) -> None:
-        """Write nothing in this process. Call it before the `with` is entered."""
+        """Leave the writing to another process. Call it before the `with` is entered."""
         self._folder = None
 
     def start(self) -> None:

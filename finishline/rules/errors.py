@@ -43,7 +43,7 @@ class RuleError(ValueError):
 
 
 class StatisticsMissingError(Exception):
-    """SciPy is not installed. No RuleError: the input may be fine."""
+    """SciPy is missing. Unlike after a RuleError, the input may be fine."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -61,7 +61,7 @@ class ClaimError(RuleError):
 
 
 class LogFormatError(RuleError):
-    """A run log cannot be read, or says something impossible."""
+    """A run log is unreadable, or says something impossible."""
 
 
 class SubmissionError(RuleError):

@@ -38,7 +38,7 @@ class FieldError(ValueError):
 class Checked:
     """Annotation of a field: `check` returns its value, or raises FieldError.
 
-    A training knows these types and reads no table, so pydantic is loaded at the first table.
+    A training only needs these types, so pydantic is loaded at the first table.
     """
 
     check: Callable[[Any], Any]

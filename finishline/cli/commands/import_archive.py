@@ -152,7 +152,7 @@ def import_archive(
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of one submission. `reason` says why it is not on the server.
+    """Outcome of one submission. `reason` says why the server lacks it.
 
     `warnings` are harmless. `numbered` is whether it ranks, by its rules and its known source.
     """

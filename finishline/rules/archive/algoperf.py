@@ -230,7 +230,7 @@ def _score(board: Sequence[Submission]) -> Iterator[Record]:
 def _missed(
     board: Sequence[Times], base: Sequence[str], held_out: Mapping[str, str]
 ) -> list[dict[str, str]]:
-    """Say why workloads don't count. A workload counts together with its held-out variant."""
+    """Say why workloads are left out. A workload counts together with its held-out variant."""
     missed: list[dict[str, str]] = []
     for times in board:
         unreached = {

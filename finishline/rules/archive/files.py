@@ -34,7 +34,7 @@ _VERSION = re.compile(
 class ArchiveFile:
     """One file. `path` is shown to people, `place` has the parts of its absolute path.
 
-    `refused` is why it may not be read, for example because it is a symbolic link.
+    `refused` is why it is forbidden, for example because it is a symbolic link.
     """
 
     path: str
@@ -69,7 +69,7 @@ class Archive:
         return self.files.get(place) or self._look(place)
 
     def chunks(self, file: ArchiveFile, *, size: int = CHUNK_BYTES) -> Iterator[bytes]:
-        """Yield the content of a file in pieces. Raises LogFormatError if it may not be read."""
+        """Yield the content of a file in pieces. Raises LogFormatError for a refused one."""
         if file.refused is not None:
             expected, code = "a regular file with a plain name", "not_a_regular_file"
             raise LogFormatError(file.refused, file=file.path, expected=expected, code=code)
@@ -86,7 +86,7 @@ class Archive:
         return bytes(content)
 
     def digest(self, file: ArchiveFile) -> bytes:
-        """Return the SHA-256 of a file. Raises LogFormatError if it may not be read."""
+        """Return the SHA-256 of a file. Raises LogFormatError for a refused one."""
         digest = hashlib.sha256()
         for chunk in self.chunks(file):
             digest.update(chunk)

@@ -173,4 +173,4 @@ def _is_marked(file: ArchiveFile, archive: Archive) -> bool:
     try:
         return LOG_MARK in next(iter(archive.chunks(file)), b"")
     except LogFormatError:
-        return True  # Scoring reports files that may not be read.
+        return True  # Scoring reports refused files.

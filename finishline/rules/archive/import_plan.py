@@ -114,7 +114,7 @@ def of_kind(found: Found, kind: Kind) -> Found:
 def plan_import(
     found: Found, benchmarks: Mapping[str, Benchmark], *, published: date | None = None
 ) -> Iterator[Parcel | Unsent]:
-    """Yield uploads by path, or why they are not sent. `published` is an unknown round's day."""
+    """Yield uploads by path, or why they stay here. `published` is an unknown round's day."""
     records = score_found(found, benchmarks)
     for submission, record in zip(found.submissions, records, strict=True):
         path, problems = submission.path, record["problems"]
@@ -156,7 +156,7 @@ NANOGPT_URL = "https://github.com/KellerJordan/modded-nanogpt/tree/master/record
 def plan_nanogpt(
     folders: Sequence[Folder], archive: Archive, rows: Mapping[str, Row]
 ) -> Iterator[Parcel | Unsent]:
-    """Yield the upload of each record of the NanoGPT speedrun, or why it is not sent.
+    """Yield the upload of each record of the NanoGPT speedrun, or why it stays here.
 
     Only folders in the README's table are records, with its title, day and holder.
     """

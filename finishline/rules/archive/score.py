@@ -342,7 +342,7 @@ def _published_run(reading: Reading, benchmark: Benchmark | None) -> Run:
     """Return the run of a log, with status "success" exactly if it may have converged by its log.
 
     A v0.5 log may omit the status. Then the run converged if it reached the target and did not
-    fail. Preparation is free where no definition names the clock.
+    fail. Preparation is free where the definition is missing.
     Source: MLPerf training_rules.adoc, "Benchmark results".
     """
     run = reading.run

@@ -72,7 +72,7 @@ class QualityTarget:
         return quality >= self.least if self.direction == "higher" else quality <= self.least
 
     def is_reached_at(self, evaluation: Evaluation) -> bool:
-        """Whether an evaluation is at the target in every metric. A missing metric is not."""
+        """Whether an evaluation is at the target in every metric, and has them all."""
         if not self.is_reached(evaluation.quality):
             return False
         others = evaluation.others or {}

@@ -186,7 +186,7 @@ def whole_line_blocks(chunks: Iterable[bytes], *, mark: bytes) -> Iterator[bytes
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether a JSON value is a number. True and false are not."""
+    """Whether a JSON value is a number, unlike True and False."""
     return type(value) is float or type(value) is int
 
 

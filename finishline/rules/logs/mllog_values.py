@@ -99,7 +99,7 @@ class LogSettings:
             self._odd(record.fault(shown(value), "a number from 0 to 1", BAD))
 
     def nameless(self) -> LogFormatError | None:
-        """Return the error of a log that never named its benchmark."""
+        """Return the error of a log that omits its benchmark."""
         if "submission_benchmark" in self.texts:
             return None
         return LogFormatError(
@@ -165,7 +165,7 @@ class RunClock:
             self.last = record
 
     def phase(self, record: Record) -> str | None:
-        """Advance to a line that starts or ends a phase. Returns the fault if it cannot."""
+        """Advance to a line that starts or ends a phase. Returns its fault, if any."""
         fault = self.fault(record)
         if fault is None:
             self.last = record
@@ -178,7 +178,7 @@ class RunClock:
             self._init_start_ms = time_ms
 
     def run_start(self, record: Record) -> str | None:
-        """Start the run here in any case. Returns the fault if it may not start here."""
+        """Start the run here in any case. Returns the fault of this start, if any."""
         first = self._init_start_ms
         fault = self.fault(record)
         if first is not None and first > record.time_ms:

@@ -494,7 +494,7 @@ def _check_curves(evidence: Evidence) -> str | None:
 
 
 def _check_attempts(evidence: Evidence) -> None:
-    """Check that only infrastructure failures were retried, so bad replays can't be dropped."""
+    """Check that only infrastructure failures were retried: others would hide bad replays."""
     proof, attempts = evidence.proof, evidence.proof.attempts
     if [attempt.number for attempt in attempts] != list(range(1, len(attempts) + 1)):
         raise RuleError("attempts are missing", expected="attempts numbered from 1 without a gap")

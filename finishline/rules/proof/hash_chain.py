@@ -17,7 +17,7 @@ HASHED = (
 
 @dataclass(frozen=True)
 class Head:
-    """The last record of a log: noted now, it later shows that nothing before it changed."""
+    """The last record of a log: noted now, it later proves the records before it."""
 
     id: int
     sha256: str
@@ -45,7 +45,7 @@ def record_sha256(record: Mapping[str, Any]) -> str:
 def check_chain(records: Iterable[Mapping[str, Any]]) -> Chain:
     """Check each record of a whole log, oldest first, against its hash and the record before.
 
-    Ids count up from 1. Compare the head with a noted one, because a cut end leaves no trace. A
+    Ids count up from 1. Compare the head with a noted one, because a cut end is invisible. A
     changed record is whole if a later erasure names its new hash.
     """
     head, count = Head(0, FIRST_PREVIOUS), 0

@@ -273,7 +273,7 @@ def check_set(
 
     `convergence` has one figure for each of `runs`. The verdict is None in the open division,
     without reference points, for too few runs, and for several batch sizes. It is "missing" if no
-    log has a batch size. The log of a run that did not converge may end before it.
+    log has a batch size. The log of a failed run may end before it.
     """
     rule = benchmark.rcp
     if rule is None or division != "closed" or len(runs) <= 2 * benchmark.runs.dropped:

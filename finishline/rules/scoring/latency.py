@@ -40,7 +40,7 @@ class LatencyFigures:
 def latency_figures(milliseconds: Sequence[float], *, warmup_items: int) -> LatencyFigures:
     """Compute mean, percentiles and drift of items timed in a row, without the first ones.
 
-    Raises RuleError if the warm-up leaves nothing, or a time is not a positive number.
+    Raises RuleError if the warm-up takes all, or for a time up to 0.
     """
     kept = without_warmup(milliseconds, warmup_items=warmup_items)
     ordered = sorted(kept)

@@ -18,7 +18,7 @@ FIXED_STOP_P_VALUE = 0.01
 
 @dataclass(frozen=True)
 class Violation:
-    """A rule the runs break, with its log and line. The result is then not ranked."""
+    """A rule the runs break, with its log and line. The result is then unranked."""
 
     code: str
     message: str

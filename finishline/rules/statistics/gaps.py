@@ -402,7 +402,7 @@ class Score:
 
     @property
     def missed(self) -> str:
-        """Say of a run that it has no figure."""
+        """Say of a run that its figure is missing."""
         if self.by == "time":
             return "did not reach the target"
         return "had no evaluation within the budget"

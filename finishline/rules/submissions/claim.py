@@ -267,7 +267,7 @@ def _find_benchmark(
 
 
 def check_settings(benchmark: Benchmark, division: str, settings: Mapping[str, float]) -> None:
-    """Raise RuleError, naming the field, for a setting that the reference does not take."""
+    """Raise RuleError, naming the field, for a setting unknown to the reference."""
     file = f"{benchmark.benchmark_id}.toml"
     if division not in benchmark.divisions:
         expected = " or ".join(benchmark.divisions)

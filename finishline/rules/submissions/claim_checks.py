@@ -36,7 +36,7 @@ def _check_run(run: Run, claim: Claim, benchmark: Benchmark) -> Iterator[Violati
     is_counted = benchmark.clock.name == "dawnbench" and run.clock == "mlperf"
     has_ledger = any(evaluation.ledger is not None for evaluation in run.evaluations)
     if is_counted and has_ledger and run.preparation_seconds is None:
-        # Its time is unknown, and it must not count as zero.
+        # Its time is unknown, rather than zero.
         message = "no init_start, and preparing is on the clock of this benchmark"
         expected = "init_start where the process starts, before run_start"
         yield Violation("preparation_missing", message, run.name, "init_start", expected)

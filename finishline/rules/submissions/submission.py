@@ -64,7 +64,7 @@ def score_submission(
     `claim_json` is Finishline's own JSON or a DAWNBench entry, which needs a `benchmark_id`. `logs`
     holds exactly the run logs by file name. An inference entry has none.
 
-    Broken rules of an `archive` are violations of its result, which is then not ranked. There a run
+    Broken rules of an `archive` are violations of its result, which is then unranked. There a run
     may end before its first evaluation: it did not reach the target. Unreadable input is refused
     all the same.
     """
@@ -87,7 +87,7 @@ def score_submission(
     benchmark = benchmarks[claim.benchmark_id]
     _check_files(claim, logs, file=file)
     runs = _parse_runs(claim, logs, benchmark, archive=archive)
-    if not archive:  # First of all: nothing can be derived from impossible figures.
+    if not archive:  # First of all, because other checks need possible figures.
         _refuse([found for run in runs for found in check_figures(run, benchmark)], file=file)
     scored = score(
         runs,

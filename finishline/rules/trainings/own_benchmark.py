@@ -73,7 +73,7 @@ def read_own_benchmark(
 
 
 def belongs(name: str) -> bool:
-    """Whether a file of an organiser's folder may be pinned: no README, no hidden file."""
+    """Whether a file of an organiser's folder may be pinned, unlike a README or a hidden file."""
     return not name.startswith("README") and not any(map(is_left_out, name.split("/")))
 
 

@@ -196,7 +196,7 @@ def plan_ablation(request: Request) -> list[Training]:
 class FactorEffect:
     """A variant compared with all factors on: `time` is its seconds over theirs, by repeat.
 
-    A run that missed the target has no ratio. `time` is None below two complete repeats.
+    A missed run lacks a ratio. `time` is None below two complete repeats.
     """
 
     off: Variant

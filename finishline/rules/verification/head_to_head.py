@@ -112,10 +112,10 @@ def plan_head_to_head(request: Request) -> list[Training]:
 class PairRun:
     """One run of a head-to-head, with its number (from 0) in its verification.
 
-    "missed" counts as the worst run of all. "void" is no fault of the side: the infrastructure
-    failed, or other programs had the processor. `seconds` and `epochs` to the target are None
-    unless it was reached, and code has no epochs. `quality` is from a fixed stop or within a
-    budget, or the deciding evaluation's on the second half of the test items.
+    "missed" counts as the worst run of all. "void" comes from outside: the infrastructure failed,
+    or other programs had the processor. `seconds` and `epochs` to the target are None unless it was
+    reached, and code has no epochs. `quality` is from a fixed stop or within a budget, or the
+    deciding evaluation's on the second half of the test items.
     """
 
     run: int
@@ -410,7 +410,7 @@ def _time_numbers(head_to_head: HeadToHead) -> dict[str, float]:
 
 
 def _judge(case: Case) -> Verdict:
-    """Judge all stages. On another class than the board's the times decide nothing."""
+    """Judge all stages. Only the times of the board's class count."""
     rule = case.contest or Contest()
     pairs = pair_runs(case.benchmark, *rule.earlier, case.report)
     head_to_head = judge_head_to_head(pairs, rule, case.benchmark)

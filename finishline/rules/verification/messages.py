@@ -26,7 +26,7 @@ StopAt = Literal["target", "end"]
 Backend = Literal["eager", "compiled", "onnxruntime"]
 AbsenceCode = Literal[
     "not_installed",  # a package that it takes is missing
-    "not_supported",  # not on this device or with this Python
+    "not_supported",  # by this device or this Python
     "compile_failed",
     "export_failed",
     "outputs_differ",  # from eager's, by more than the tolerance
@@ -136,12 +136,12 @@ class Training:
 
     @property
     def is_control(self) -> bool:
-        """Whether its data are a shortcut test's. Its time doesn't count."""
+        """Whether its data are a shortcut test's, untimed."""
         return "control" in self.measure
 
     @property
     def is_repeat(self) -> bool:
-        """Whether it repeats the first training. Its time doesn't count."""
+        """Whether it repeats the first training, untimed."""
         return "repeat" in self.measure
 
 
@@ -296,7 +296,7 @@ class ReplayEvaluation:
 
 @dataclass(frozen=True)
 class Absence:
-    """Reason why a backend was not measured."""
+    """Reason why a backend is missing."""
 
     code: AbsenceCode
     message: str
@@ -383,7 +383,7 @@ class ReplayReport:
 
     `processes` trained each run together, one a device. `all_reduce` is the exchange between
     several hosts, measured before the runs. `drift` is a sentence if the worker's speed check after
-    the runs was off its baseline: then their times are not compared.
+    the runs was off its baseline: then their times are left out.
     """
 
     runs: list[ReplayRun]
@@ -429,7 +429,7 @@ class WorkerHello:
 
 @dataclass(frozen=True)
 class HelloAnswer:
-    """An organiser's order to a worker. An `unconfirmed` one gets no job until it is confirmed.
+    """An organiser's order to a worker. An `unconfirmed` one waits until it is confirmed.
 
     `roof_wanted` asks for a speed check: the hardware class has no peak throughput yet.
     """

@@ -167,7 +167,7 @@ def _band_reason(run: ReplayRun, broken: BandBreak, *, below: Weight) -> Reason:
 
 
 def judge_time(case: Case, policy: ReplayPolicy) -> Reason:
-    """Compare the measured time with the claimed one, or say why it was not compared.
+    """Compare the measured time with the claimed one, or say why that is impossible.
 
     A mean beyond `policy.time_tolerance` is noted with the probability of chance.
     """
@@ -219,7 +219,7 @@ def judge_time(case: Case, policy: ReplayPolicy) -> Reason:
 
 
 def judge_quality(case: Case) -> Reason:
-    """Say which quality was claimed and measured within the budget, or why the second isn't."""
+    """Say which quality was claimed and measured within the budget, or why only claimed."""
     benchmark, report = case.benchmark, case.report
     why = why_not_timed(report, hardware_class=case.require_claim().system.hardware_class)
     if why is not None:

@@ -24,7 +24,7 @@ def check_report(
     The runs are the planned ones, in order and each with its seed. Times are at least 0 and never
     decrease. A run that reached the target has the time of its last evaluation where runs stop at
     the target, or of any where they go on. Both clocks have a span, or with `two_clocks` False only
-    the worker's, because a sandbox's clock is not read.
+    the worker's, because a sandbox's clock is ignored.
     """
     found = [run.seed for run in report.runs]
     if found != list(seeds):
