@@ -42,8 +42,7 @@ _FINGERPRINTED = re.compile(r"([0-9a-f]{16})/([^/]+)")
 class Asset:
     """A file ready to be sent, as it is or with `Content-Encoding: gzip`.
 
-    `immutable` tells that the address it was asked for names its content, so that a browser may
-    keep it for ever. Otherwise it has to ask again with `etag`.
+    A browser may keep an `immutable` one for ever, and asks again with `etag` for any other.
     """
 
     name: str

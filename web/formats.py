@@ -8,8 +8,6 @@ from itertools import pairwise
 from typing import Any
 from urllib.parse import urlsplit
 
-from markupsafe import Markup, escape
-
 from finishline.rules.ranking import ranked_quality, ranked_seconds
 from finishline.rules.text import LARGEST_PLAIN, SMALLEST_PLAIN, count_text, significant
 
@@ -38,11 +36,6 @@ def device_time(seconds: float) -> str:
         return words
     hours = f"{seconds / 3600:,.1f}".removesuffix(".0")
     return f"{words} ({hours} hour{'' if hours == '1' else 's'})"
-
-
-def breakable(name: str) -> Markup:
-    """A name that may break after each of its underscores, for a narrow column."""
-    return escape(name).replace("_", Markup("_<wbr>"))
 
 
 @dataclass(frozen=True)
@@ -120,10 +113,7 @@ SECONDS = TimeFormat()
 
 
 def time_format(times: Iterable[float | None], unit: str | None = None) -> TimeFormat:
-    """The unit if there is one. Seconds if the slowest takes less than two minutes. Else minutes.
-
-    A third decimal tells neighbours apart that would read alike.
-    """
+    """The unit that is given or fits the slowest, with a third decimal where two would be alike."""
     known = sorted(seconds for seconds in times if seconds is not None)
     longest = known[-1] if known else 0.0
     chosen = TimeFormat(unit or ("s" if longest < SHORTEST_IN_MINUTES else "min"))
@@ -221,10 +211,7 @@ def quality(value: float | None, unit: str | None = None) -> str:
 
 
 def number(value: object, digits: int = 5) -> str:
-    """Any value of a table: whole numbers plain, others with so many significant digits.
-
-    A figure between a millionth and 1e15 is never in scientific notation.
-    """
+    """Any value of a table: whole numbers plain, others with so many significant digits."""
     if value is None:
         return DASH
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -47,10 +47,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Plot:
-    """The figures of a board's rows on one scale, with the place of #1's.
-
-    It is logarithmic but for qualities.
-    """
+    """The figures of a board's rows on a scale, with the place of #1's. It is log for times."""
 
     ticks: Sequence[tuple[float, str]]
     first: float
@@ -65,10 +62,7 @@ class Plot:
 def board_plot(
     entries: Sequence[Entry], metric: str, time: TimeFormat, first: Entry | None
 ) -> Plot | None:
-    """The marks of measured and numbered rows by submission. None for fewer than two.
-
-    The first row of the board may stand on another page.
-    """
+    """The marks of measured rows beside the board's `first` one. None for fewer than two rows."""
     shown = [e for e in entries if e["section"] in ("ranked", "elsewhere")]
     rows = {e["submission_id"]: found for e in shown if (found := _figures(e, metric, time))}
     best = _figures(first, metric, time) if first else None
@@ -209,10 +203,7 @@ def _sparkline(
 
 
 def record_line(records: Sequence[Entry], time: TimeFormat = SECONDS) -> Sparkline | None:
-    """The records of a division from first to last, times on a logarithmic scale.
-
-    None where there is no history: fewer than two, or all of one day, as of an imported round.
-    """
+    """The records of a division, times on a log scale. None if all of them are of one day."""
     if len({day(record["date"]) for record in records}) < 2:
         return None
     days = [moment(record["date"]).timestamp() for record in records]
@@ -233,10 +224,7 @@ def record_line(records: Sequence[Entry], time: TimeFormat = SECONDS) -> Sparkli
 
 
 def canary_line(probes: Sequence[Entry]) -> Sparkline | None:
-    """The latest configuration's readings (`probes` has the newest first), with their limits.
-
-    There is no band before there is a baseline. None without a reading.
-    """
+    """The latest configuration's readings with their limits. `probes` has the newest first."""
     told = [p for p in probes if p["gflops"] is not None and p["moment"] != "roof"]
     if not told:
         return None

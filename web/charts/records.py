@@ -19,10 +19,7 @@ NOTHING = "No record has been set here yet: the first ranked submission sets it.
 
 
 def records_chart(view: View) -> Chart:
-    """Time or quality by date: the records of each board as steps, other better ones as marks.
-
-    The last record of a board is drawn on to the latest date of all.
-    """
+    """Time or quality by date: the records of each board as steps, other better ones as marks."""
     divisions, note, time = view["divisions"], view["note"], view["time"]
     named = list(zip(board_names(divisions), divisions, strict=True))
     marks = [mark for each in divisions for mark in (*each["records"], *each["not_records"])]
@@ -53,10 +50,7 @@ def records_chart(view: View) -> Chart:
 
 
 def board_names(divisions: Sequence[View]) -> list[str]:
-    """Name of each list of records: its division, and its hardware class where there are several.
-
-    Published records have no class.
-    """
+    """Name of each list of records: its division, and its hardware class if there are several."""
     classes = {each.get("hardware_class") for each in divisions} - {None}
     return [
         f"{each['division']}, {each['hardware_class']}"
