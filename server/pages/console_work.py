@@ -18,7 +18,7 @@ from finishline.rules.verification.replay import cpu_share
 from server.base.database import utc_now
 from server.base.errors import ServerError
 from server.base.fleet import Fleet
-from server.base.models import Calibration, Pool, Submission, Verification
+from server.base.models import Attempt, Calibration, Pool, Submission, Verification
 from server.base.services import Services
 from server.base.standing import (
     LISTED,
@@ -83,8 +83,9 @@ def overview(session: Session, services: Services, caller: Caller) -> Context | 
     return {
         "pending": pending_verdicts(session),
         "under_way": under_way(session),
-        "out": workers_out(session),
+        **seen_workers(session),
         "failed": failed_verifications(session),
+        "failed_attempts": count_failed_attempts(session),
         "calibrations": open_calibrations(session, services.benchmarks),
     }
 
@@ -139,16 +140,24 @@ def _lines(
     return found
 
 
-def workers_out(session: Session) -> list[Context]:
-    """List workers of the last days that get no work: off their baseline, or gone silent."""
+def count_failed_attempts(session: Session) -> int:
+    """Count the attempts of the last days that failed or were lost. Most are repeated."""
+    lately = Attempt.ended_at >= utc_now() - LATELY
+    wanted = Attempt.state.in_(("failed", "lost")) & lately
+    return session.scalar(select(func.count()).select_from(Attempt).where(wanted)) or 0
+
+
+def seen_workers(session: Session) -> Context:
+    """Count workers of the last days, and list those off their baseline or gone silent."""
     since = utc_now() - LATELY
-    return [
+    every = list_workers(session, limit=MOST_SHOWN).workers
+    seen = [worker for worker in every if worker.last_seen_at >= since]
+    out = [
         worker.model_dump(mode="json")
-        for worker in list_workers(session, limit=MOST_SHOWN).workers
-        if (worker.drift is not None or not worker.alive)
-        and worker.state != "stopping"
-        and worker.last_seen_at >= since
+        for worker in seen
+        if (worker.drift is not None or not worker.alive) and worker.state != "stopping"
     ]
+    return {"out": out, "seen": len(seen)}
 
 
 def open_calibrations(session: Session, offered: Mapping[str, Benchmark]) -> list[Context]:

@@ -231,7 +231,7 @@ def test_a_verdict_is_decided_about_beside_the_published_one(
     assert f"\n{HOSTILE}" in unescape(kept)
     assert waiting.status() == "verified"
 
-    assert "Nothing needs you." in console.done(path, decision=decision, reason="throttled host")
+    assert "All done." in console.done(path, decision=decision, reason="throttled host")
     assert waiting.status() == status
     logged = records()[0]
     assert (logged["action"], logged["reason"]) == ("verification.decide", "throttled host")
