@@ -24,10 +24,7 @@ Part = tuple[NDArray[np.uint8], NDArray[np.uint8]]
 
 
 def read_cifar10(data_dir: Path) -> tuple[Part, Part]:
-    """Read training and test images (N, 3, 32, 32) with their labels (N,), as bytes.
-
-    Raises DataSetError with the remedy if files are missing, incomplete, or changed.
-    """
+    """Read images (N, 3, 32, 32) and labels as bytes, training then test. Raises DataSetError."""
     if not (data_dir / CIFAR10_FOLDER).is_dir():
         unpack(data_dir)
     *train, test = (

@@ -230,10 +230,7 @@ def look_for(
 def require_data(
     reference: str, data_dir: Path, settings: Mapping[str, float], *, hashed: bool = False
 ) -> list[Path]:
-    """Return the files and folders of a reference. Raises DataSetError for a missing or broken one.
-
-    Files stay closed unless `hashed`.
-    """
+    """Return a reference's files and folders, closed unless `hashed`. Raises DataSetError."""
     needs = NEEDS.get(reference)
     if needs is None:
         return []

@@ -212,10 +212,7 @@ def synthetic(config: FashionConfig, device: str) -> Synthetic:
 
 
 def read_images(data_dir: Path) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Read training images (N, 1, 28, 28) as bytes, their labels, test images and their labels.
-
-    Raises DataSetError with the remedy if a file is missing or changed.
-    """
+    """Read images (N, 1, 28, 28) as bytes and labels, training then test. Raises DataSetError."""
     train_x, train_y, test_x, test_y = (
         torch.frombuffer(bytearray(read_whole("fashion", file, data_dir)), dtype=torch.uint8)
         for file in NEEDS["fashion"].files

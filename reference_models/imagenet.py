@@ -173,10 +173,7 @@ def _train(
 
 
 def build_model() -> nn.Module:
-    """Build torchvision's untrained ResNet-50. Each block begins as its shortcut.
-
-    Raises DataSetError without torchvision.
-    """
+    """Build torchvision's untrained ResNet-50 with blocks as shortcuts. Raises DataSetError."""
     try:
         from torchvision.models import resnet50
     except (ImportError, RuntimeError) as error:  # A mismatched pair fails with a RuntimeError.

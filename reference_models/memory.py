@@ -10,10 +10,7 @@ class TrainingMemoryError(MemoryError):
 
 @contextmanager
 def naming_batch_size(batch_size: float, *, device: str) -> Iterator[None]:
-    """Turn every out-of-memory error of a training step into one that names its batch.
-
-    torch raises its own error on an accelerator and a plain RuntimeError on a CPU.
-    """
+    """Turn every kind of out-of-memory error of a training step into one that names its batch."""
     try:
         yield
     except TrainingMemoryError:

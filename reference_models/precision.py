@@ -14,10 +14,7 @@ AMPERE = (8, 0)
 def configured(
     reference: Reference, hyperparameters: Mapping[str, float], precision: PrecisionName | None
 ) -> Any:
-    """Return a reference's configuration in a precision. None leaves the choice to the reference.
-
-    Raises HyperparameterError for a precision outside the reference's list.
-    """
+    """Return a configuration in a precision, None for its own. Raises HyperparameterError."""
     config = reference.configure(hyperparameters)
     if precision is None:
         return config

@@ -306,10 +306,7 @@ def load(data_dir: Path, config: SquadConfig) -> tuple[Encoded, Encoded, Vocabul
 
 
 def read_vectors(path: Path, wanted: Container[str]) -> dict[str, list[float]]:
-    """Read the vectors of wanted words from a text file: a word and 100 numbers on each line.
-
-    Raises DataSetError naming the file and line if it is missing or cut off.
-    """
+    """Read vectors of wanted words: a word and 100 numbers a line. Raises DataSetError."""
     vectors: dict[str, list[float]] = {}
     expected = f"a word and {VECTOR_WIDTH} numbers; download glove.6B.zip and unpack {GLOVE_FILE}"
     try:

@@ -34,10 +34,7 @@ class Reading:
 
 
 def read_questions(content: bytes, *, file: str) -> Reading:
-    """Read contexts and questions of SQuAD's JSON. Raises DataSetError naming the place.
-
-    Every answer must be in its context at the character it names.
-    """
+    """Read contexts and questions of SQuAD's JSON. Raises DataSetError naming the place."""
     contexts: list[str] = []
     questions: list[Question] = []
     try:

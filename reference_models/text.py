@@ -29,10 +29,7 @@ def configure(hyperparameters: Mapping[str, float]) -> GrammarConfig:
 def train(
     config: GrammarConfig, *, seed: int, device: str, data_dir: Path
 ) -> Iterator[Phase | Measurement]:
-    """Train for `config.epochs` epochs on the corpus file, one measurement after each.
-
-    Raises DataSetError if the file is missing, too short or has another hash.
-    """
+    """Train on the corpus file, one measurement after each epoch. Raises DataSetError."""
     return train_on(lambda: read_corpus_file(data_dir), config, seed=seed, device=device)
 
 

@@ -200,13 +200,13 @@ class _Runner:
             os.close(inputs)
 
     def _go(self, seed: int, data: int) -> None:
-        size = os.fstat(data).st_size
-        body = json.dumps({"seed": seed, "shapes": listed(self.course.train), "bytes": size})
+        shapes, size = listed(self.course.train), os.fstat(data).st_size
+        body = json.dumps({"seed": seed, "shapes": shapes, "bytes": size}).encode()
         self.before = processor_time(self.box.pid)
         self.on_start(self.ledger)  # Starts the server's clock of the run.
         self.channel.refuse_early()  # Last: bytes up to here were sent without the data.
         self.started_at = self.last = time.perf_counter()
-        self.channel.send(FrameType.GO, body.encode(), deadline=self._deadline(), descriptor=data)
+        self.channel.send(FrameType.GO, body, deadline=self._deadline(), descriptor=data)
 
     def _evaluate(self, inputs: int) -> None:
         """Answer an ask with the inputs, stamp the predictions, and have them scored."""
