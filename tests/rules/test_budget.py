@@ -97,7 +97,7 @@ def test_the_last_evaluation_within_the_budget_counts():
     assert [run.tta_seconds for run in result.runs] == [30, 20, 29.9]
     assert result.best_quality == pytest.approx(91.0)
     step = next(step for step in result.steps if step.name == "quality")
-    assert step.formula == "Mean of all runs within 30 s"
+    assert step.formula == "The mean of all runs within 30 s"
 
 
 def test_the_mean_ranks_and_a_miss_is_the_worst_run():

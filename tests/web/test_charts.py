@@ -271,6 +271,22 @@ def test_runs_of_one_evaluation_are_a_strip_of_times():
     assert found["marker"]["symbol"] == ["circle", "circle", "circle-open"]
 
 
+def test_runs_within_a_budget_are_a_strip_of_qualities():
+    ends = [(20.0, 90.0), (24.0, 91.0), (26.0, 99.0)]
+    runs = [
+        {
+            "file": f"run {i}",
+            "seconds": at,
+            "curve": [{"epoch": None, "seconds": at, "quality": at_end}],
+        }
+        for i, (at, at_end) in enumerate(ends)
+    ]
+    figure = runs_chart(runs, TARGET | {"budget_seconds": 25.0}).figure
+
+    assert figure["data"][0]["x"] == [90.0, 91.0], "an evaluation after the budget doesn't count"
+    assert "within 25 s" in figure["layout"]["xaxis"]["title"]["text"]
+
+
 def test_logs_without_epochs_are_drawn_by_evaluation():
     points = [{"epoch": None, "seconds": 7200.0 * j, "quality": 50.0} for j in (1, 2)]
     for figure in (

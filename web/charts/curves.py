@@ -133,7 +133,7 @@ def runs_chart(
     """Quality of each run of a submission over seconds, beside ghosts, and over epochs."""
     rows = evaluations_table([(run["file"], run) for run in runs], target, first="Run")
     if is_strip(runs):
-        return strip_chart(runs, rows, time)
+        return strip_chart(runs, rows, target, time)
     drawn = Curves(runs, time)
     traces = [trace for each in ghosts for trace in ghost_traces(each, time)[:1]]
     look = draw.RUN | {"showlegend": False}
@@ -142,13 +142,18 @@ def runs_chart(
     return drawn.chart(traces, rows, target, height=420)
 
 
-def strip_chart(runs: Sequence[View], rows: Table, time: TimeFormat) -> Chart:
-    """A dot for the time of each run, stacked where times are equal. It is hollow for a miss."""
-    ends = [
-        (run, (run["seconds"] or run["curve"][-1]["seconds"]) / time.scale)
-        for run in runs
-        if run["curve"]
-    ]
+def strip_chart(runs: Sequence[View], rows: Table, target: View, time: TimeFormat) -> Chart:
+    """A dot for the time or quality of each run, stacked where equal. It is hollow for a miss."""
+    budget, title = target.get("budget_seconds"), f"Time to accuracy ({time.word})"
+    if budget is None:
+        ended = [
+            (run, run["seconds"] or run["curve"][-1]["seconds"]) for run in runs if run["curve"]
+        ]
+        ends = [(run, seconds / time.scale) for run, seconds in ended]
+    else:
+        title = f"{draw.plain(metric_words(target['metric']))} within {budget:g} s"
+        within = [[each for each in run["curve"] if each["seconds"] <= budget] for run in runs]
+        ends = [(run, at[-1]["quality"]) for run, at in zip(runs, within, strict=True) if at]
     known = [at for _, at in ends]
     step = (max(known) - min(known)) / STRIP_PLACES or 1.0
     stacks: Counter[int] = Counter()
@@ -167,10 +172,11 @@ def strip_chart(runs: Sequence[View], rows: Table, time: TimeFormat) -> Chart:
         text=[draw.label(run["file"]) for run, _ in ends],
     )
     flat = draw.axis("", range=[-1, top], showticklabels=False, showgrid=False, ticks="")
-    title = draw.axis(f"Time to accuracy ({time.word})", known, showgrid=True)
     layout: dict[str, Any] = {"height": 130 + 14 * top, "showlegend": False}
     layout["meta"] = {"about": "A dot is a run. Most have one evaluation, so they have no curve"}
-    return draw.chart([found], rows, xaxis=title, yaxis=flat, **layout)
+    return draw.chart(
+        [found], rows, xaxis=draw.axis(title, known, showgrid=True), yaxis=flat, **layout
+    )
 
 
 def is_strip(runs: Sequence[View]) -> bool:

@@ -41,7 +41,7 @@ def replay_chart(
             if run["index"] not in checks
         ]
         if is_strip(runs_of):
-            return strip_chart(runs_of, rows, time)
+            return strip_chart(runs_of, rows, verification["target"], time)
     runs = sorted(set(range(verification["runs_planned"] or 0)) | set(done))
     places = [point["index"] for point in points]
     bands = draw.band_traces(points, places, view="evaluations")

@@ -336,7 +336,7 @@ def _budget_words(benchmark: Benchmark) -> str:
 
 def _quality_step(runs: Sequence[RunScore], benchmark: Benchmark, found: float | None) -> Step:
     named = {run.file: run.best_quality for run in runs}
-    formula = f"Mean of all runs within {benchmark.reach.budget_seconds:g} s"
+    formula = f"The mean of all runs within {benchmark.reach.budget_seconds:g} s"
     return Step("quality", formula, named, found, "")
 
 
@@ -434,7 +434,7 @@ def _mean_formula(runs: int, rule: RunsRule) -> str:
         if few
         else f"the {rule.dropped} fastest and the {rule.dropped} slowest"
     )
-    formula = f"{left} left after dropping {ends}" if rule.dropped else "mean of all runs"
+    formula = f"{left} left after dropping {ends}" if rule.dropped else "the mean of all runs"
     if rule.started is not None:
         formula = f"of the first {count_text(rule.count, 'run')} that reached the target: {formula}"
     elif runs > count:
