@@ -5,7 +5,8 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import cache
+from functools import cache, partial
+from secrets import token_hex
 from typing import Any
 
 from asgi_correlation_id import CorrelationIdMiddleware
@@ -17,7 +18,7 @@ from starlette.types import ASGIApp
 
 from server.api_reference import TAGS, add_examples, describe, named_by_nouns
 from server.base.artifacts import make_store
-from server.base.board_versions import VersionReader
+from server.base.board_versions import BoardCache, VersionReader
 from server.base.broker import Broker
 from server.base.database import Database
 from server.base.error_answers import ERROR_ANSWERS, add_error_handlers
@@ -40,7 +41,6 @@ from server.benchmarks.definitions import those_in_force
 from server.benchmarks.in_force import PhaseWatch, install_definitions
 from server.boards import compare, submissions
 from server.boards import endpoints as boards
-from server.boards.cache import BoardCache
 from server.boards.endpoints import GZIP_LEVEL
 from server.notices import subscriptions as notices
 from server.notices.outbox import NoticeLoop
@@ -151,7 +151,7 @@ def observed(app: ASGIApp, metrics: RequestMetrics, *, private: bool = False) ->
     )
     return CorrelationIdMiddleware(
         InContext(instrumented, private=private),
-        generator=lambda: os.urandom(8).hex(),
+        generator=partial(token_hex, 8),
         validator=lambda sent: SAFE_ID.fullmatch(sent) is not None,
     )
 

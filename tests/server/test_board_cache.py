@@ -11,7 +11,10 @@ from sqlalchemy.exc import OperationalError
 
 from server.app import create_app, observed
 from server.base.board_versions import (
+    HINT,
     MOST_CHANGES,
+    OVERHEAD_BYTES,
+    BoardCache,
     BoardValues,
     VersionReader,
     changes_between,
@@ -20,7 +23,6 @@ from server.base.board_versions import (
 from server.base.database import Database
 from server.base.http import FOR_PAGES, RequestMetrics
 from server.base.models import Submission
-from server.boards.cache import HINT, OVERHEAD_BYTES, BoardCache
 from tests.support.both_databases import at_once
 from tests.support.loops import run_async
 from tests.support.statements import statements_of
@@ -280,7 +282,7 @@ class AtVersion:
 
 def test_the_longest_unread_go_when_too_much_is_cached(monkeypatch):
     made = Made()
-    monkeypatch.setattr("server.boards.cache.MOST_BYTES", 2 * (made.size + OVERHEAD_BYTES))
+    monkeypatch.setattr("server.base.board_versions.MOST_BYTES", 2 * (made.size + OVERHEAD_BYTES))
     cache = BoardCache(made, AtVersion(), RequestMetrics())
     for query in (b"a", b"b", b"a", b"c", b"a"):
         ask(cache, BOARD, query)
