@@ -14,9 +14,9 @@ from server.base.events import (
     WorkerOut,
     connect,
 )
-from server.benchmarks.calibrations import settle_calibration
 from server.notices.events import announce
 from server.submissions.standing_changes import mark_after_embargo, replace_withdrawn
+from server.verifications.jobs import settle_calibration
 from server.verifications.judge import (
     check_duplicate,
     give_up_cross_check,

@@ -19,20 +19,14 @@ from finishline.rules.text import count_text
 from finishline.rules.verification.calibration import calibrated_by
 from finishline.rules.verification.control_points import control_points
 from finishline.rules.verification.messages import ControlPoint
-from finishline.rules.verification.purposes import CALIBRATION, PURPOSES
 from finishline.rules.verification.verdict import SHARES
-from server.base.database import utc_now
 from server.base.errors import no_such
-from server.base.events import VerificationChanged
 from server.base.models import (
     Calibration,
     CalibrationRunRow,
     Verification,
 )
-from server.base.standing import ENDED, OPEN
-from server.benchmarks.definitions import definition
-
-COMPLETE = ("reached", "not_reached")  # A failed run's curve ends early.
+from server.benchmarks.definitions import finished_runs
 
 
 class SizeFigures(Schema):
@@ -215,44 +209,6 @@ def chunks_of(session: Session, calibration_id: str) -> list[Verification]:
     )
 
 
-def finished_runs(session: Session, calibration_id: str) -> list[CalibrationRunRow]:
-    """List every ended run of a calibration, by batch size and seed."""
-    return list(
-        session.scalars(
-            select(CalibrationRunRow)
-            .where(CalibrationRunRow.calibration_id == calibration_id)
-            .order_by(CalibrationRunRow.batch_size, CalibrationRunRow.seed)
-        )
-    )
-
-
-def reference_runs(rows: list[CalibrationRunRow]) -> list[ReferenceRun]:
-    """Convert complete runs to the form of a benchmark file."""
-    return [
-        ReferenceRun(batch_size=row.batch_size, seed=row.seed, quality=tuple(row.quality))
-        for row in rows
-        if row.status in COMPLETE
-    ]
-
-
-def adopted_calibration(
-    session: Session, benchmark_sha256: str, precision: str | None = None
-) -> Calibration | None:
-    """Find the calibration that judges new verifications of a definition in a precision."""
-    return session.scalars(
-        select(Calibration)
-        .where(
-            Calibration.benchmark_sha256 == benchmark_sha256,
-            Calibration.adopted_at.is_not(None),
-            Calibration.precision.is_(None)
-            if precision is None
-            else Calibration.precision == precision,
-        )
-        .order_by(Calibration.adopted_at.desc(), Calibration.version.desc())
-        .limit(1)
-    ).first()
-
-
 def judging_ids(session: Session) -> set[str]:
     """List the ids of calibrations adopted last, one for each definition and precision."""
     adopted = session.scalars(
@@ -262,37 +218,6 @@ def judging_ids(session: Session) -> set[str]:
     )
     last = {(each.benchmark_sha256, each.precision): each.id for each in adopted}
     return set(last.values())
-
-
-def judging_benchmark(
-    session: Session, benchmark_sha256: str, calibration_id: str | None
-) -> Benchmark:
-    """Read a definition, with the runs of a calibration in place of its runs if one is named."""
-    benchmark = definition(session, benchmark_sha256)
-    if calibration_id is None:
-        return benchmark
-    return calibrated_by(benchmark, reference_runs(finished_runs(session, calibration_id)))
-
-
-def benchmark_of(session: Session, verification: Verification) -> Benchmark:
-    """Read the benchmark behind a verification as planned, before any later adoption."""
-    judged_by = verification.calibration_id if PURPOSES[verification.kind].is_replay else None
-    return judging_benchmark(session, verification.benchmark_sha256, judged_by)
-
-
-def settle_calibration(session: Session, event: VerificationChanged) -> None:
-    """End a calibration when its last chunk under way has ended."""
-    verification = event.verification
-    if verification.kind != CALIBRATION.name or verification.calibration_id is None:
-        return
-    if event.moment not in ENDED:
-        return
-    session.flush()
-    calibration = find_calibration(session, verification.calibration_id)
-    if any(chunk.state in OPEN for chunk in chunks_of(session, calibration.id)):
-        return
-    calibration.state = "done" if has_every_run(session, calibration) else "incomplete"
-    calibration.ended_at = utc_now()
 
 
 def has_every_run(session: Session, calibration: Calibration) -> bool:

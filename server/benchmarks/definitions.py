@@ -1,4 +1,7 @@
-"""Definitions of benchmarks as rows. The row that came in force last is used."""
+"""Definitions of benchmarks as rows, and the adopted calibration whose runs complete one.
+
+The row that came in force last is used.
+"""
 
 import hashlib
 from collections.abc import Mapping
@@ -7,14 +10,18 @@ from sqlalchemy import Connection, Row, select
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark, read_benchmark
+from finishline.rules.benchmarks.definition_tables import ReferenceRun
 from finishline.rules.ranking import Round
 from finishline.rules.text import did_you_mean
+from finishline.rules.verification.calibration import calibrated_by
+from finishline.rules.verification.purposes import PURPOSES
 from server.base.board_versions import raise_board_version
 from server.base.database import insert_missing, state_of, utc_now
 from server.base.errors import LostFileError, NotFoundError
-from server.base.models import BenchmarkDefinition
+from server.base.models import BenchmarkDefinition, Calibration, CalibrationRunRow, Verification
 from server.base.services import Services
 
+COMPLETE = ("reached", "not_reached")  # A failed run's curve ends early.
 IS_IN_FORCE = BenchmarkDefinition.in_force_at.is_not(None)
 
 
@@ -36,6 +43,60 @@ def definition(session: Session, sha256: str) -> Benchmark:
 def definition_text(session: Session, benchmark: Benchmark) -> bytes:
     """Read the text of an offered definition, byte for byte as it was hashed."""
     return session.get_one(BenchmarkDefinition, benchmark.sha256).content.encode()
+
+
+def adopted_calibration(
+    session: Session, benchmark_sha256: str, precision: str | None = None
+) -> Calibration | None:
+    """Find the calibration that judges new verifications of a definition in a precision."""
+    return session.scalars(
+        select(Calibration)
+        .where(
+            Calibration.benchmark_sha256 == benchmark_sha256,
+            Calibration.adopted_at.is_not(None),
+            Calibration.precision.is_(None)
+            if precision is None
+            else Calibration.precision == precision,
+        )
+        .order_by(Calibration.adopted_at.desc(), Calibration.version.desc())
+        .limit(1)
+    ).first()
+
+
+def judging_benchmark(
+    session: Session, benchmark_sha256: str, calibration_id: str | None
+) -> Benchmark:
+    """Read a definition, with the runs of a calibration in place of its runs if one is named."""
+    benchmark = definition(session, benchmark_sha256)
+    if calibration_id is None:
+        return benchmark
+    return calibrated_by(benchmark, reference_runs(finished_runs(session, calibration_id)))
+
+
+def benchmark_of(session: Session, verification: Verification) -> Benchmark:
+    """Read the benchmark behind a verification as planned, before any later adoption."""
+    judged_by = verification.calibration_id if PURPOSES[verification.kind].is_replay else None
+    return judging_benchmark(session, verification.benchmark_sha256, judged_by)
+
+
+def finished_runs(session: Session, calibration_id: str) -> list[CalibrationRunRow]:
+    """List every ended run of a calibration, by batch size and seed."""
+    return list(
+        session.scalars(
+            select(CalibrationRunRow)
+            .where(CalibrationRunRow.calibration_id == calibration_id)
+            .order_by(CalibrationRunRow.batch_size, CalibrationRunRow.seed)
+        )
+    )
+
+
+def reference_runs(rows: list[CalibrationRunRow]) -> list[ReferenceRun]:
+    """Convert complete runs to the form of a benchmark file."""
+    return [
+        ReferenceRun(batch_size=row.batch_size, seed=row.seed, quality=tuple(row.quality))
+        for row in rows
+        if row.status in COMPLETE
+    ]
 
 
 def in_force(session: Session) -> dict[str, Row[str, str, int | None]]:

@@ -34,10 +34,11 @@ from server.base.forms import files_part, multipart_body, read_files, read_text,
 from server.base.models import DISPLAY_NAME, SUBMITTER, RunRow, Submission
 from server.base.services import Services, ServicesDep
 from server.base.visibility import ranks
-from server.benchmarks.calibrations import adopted_calibration, judging_benchmark
 from server.benchmarks.definitions import (
+    adopted_calibration,
     definition_text,
     find_benchmark,
+    judging_benchmark,
     pinned_files,
     read_benchmark_file,
 )

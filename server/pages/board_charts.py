@@ -16,8 +16,13 @@ from finishline.rules.statistics.aggregate import mean
 from server.base.errors import NotFoundError
 from server.base.models import Submission
 from server.base.services import Services
-from server.benchmarks.calibrations import adopted_calibration, band_at, judging_benchmark
-from server.benchmarks.definitions import find_benchmark, round_of
+from server.benchmarks.calibrations import band_at
+from server.benchmarks.definitions import (
+    adopted_calibration,
+    find_benchmark,
+    judging_benchmark,
+    round_of,
+)
 from server.benchmarks.endpoints import benchmark_view
 from server.boards.query import BoardQuery
 from server.boards.records import list_records

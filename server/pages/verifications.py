@@ -14,7 +14,7 @@ from server.base.models import Calibration, Submission, Verification
 from server.base.services import Services
 from server.base.standing import find_verification, report_of
 from server.benchmarks import calibrations as queries
-from server.benchmarks.definitions import definition, find_benchmark
+from server.benchmarks.definitions import adopted_calibration, definition, find_benchmark
 from server.benchmarks.endpoints import benchmark_view, convergence_view
 from server.boards.live import read_race
 from server.boards.rows import measured_runs
@@ -150,7 +150,7 @@ def calibration_page(
     """
     calibration = queries.find_calibration(session, calibration_id)
     sha256 = calibration.benchmark_sha256
-    judging = queries.adopted_calibration(session, sha256, calibration.precision)
+    judging = adopted_calibration(session, sha256, calibration.precision)
     second = _second(session, calibration, judging, other)
     listed = views.list_calibrations(session, services, calibration.benchmark_id, LATEST)
     shown = plain(views.get_calibration(session, services, calibration_id))
@@ -179,7 +179,7 @@ def _second(
     if judging is not None and judging.id != calibration.id:
         return judging
     is_own = calibration.precision is None
-    return None if is_own else queries.adopted_calibration(session, calibration.benchmark_sha256)
+    return None if is_own else adopted_calibration(session, calibration.benchmark_sha256)
 
 
 @public_page("/benchmarks/{benchmark_id}/convergence", "convergence.html", to_all=True)

@@ -37,14 +37,19 @@ from server.base.models import (
 )
 from server.base.services import ServicesDep
 from server.base.visibility import ORGANISER
-from server.benchmarks.calibrations import benchmark_of
-from server.benchmarks.definitions import read_benchmark_file
+from server.benchmarks.definitions import benchmark_of, read_benchmark_file
 from server.people.accounts import hash_token
 from server.people.callers import Caller, SecretDep, WorkerDep
 from server.people.declared import Routes
-from server.verifications.jobs import job_of, queue_attempt, trains_packages, why_over_limit
+from server.verifications.jobs import (
+    end,
+    job_of,
+    move,
+    queue_attempt,
+    trains_packages,
+    why_over_limit,
+)
 from server.verifications.queue import FAILED
-from server.verifications.states import end, move
 from server.verifications.workers import (
     HeldError,
     pause_failing,

@@ -34,24 +34,26 @@ from server.benchmarks.calibrations import (
     CalibrationSummary,
     CalibrationView,
     ChunkView,
-    adopted_calibration,
     band_at,
     chunk_sizes,
     chunks_of,
     convergence_at,
     find_calibration,
-    finished_runs,
     has_every_run,
-    reference_runs,
     why_not_adoptable,
 )
-from server.benchmarks.definitions import definition, find_benchmark
+from server.benchmarks.definitions import (
+    adopted_calibration,
+    definition,
+    find_benchmark,
+    finished_runs,
+    reference_runs,
+)
 from server.people.audit import Subject, audited, record, record_new
 from server.people.callers import Caller, Fields
 from server.people.declared import Form, Routes, filled
 from server.submissions.rows import new_id
-from server.verifications.jobs import Order, queue_job
-from server.verifications.states import move
+from server.verifications.jobs import Order, move, queue_job
 
 CONSOLE = "/console/calibrations"
 ONE = CONSOLE + "/{calibration_id}"

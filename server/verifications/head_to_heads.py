@@ -29,8 +29,7 @@ from finishline.rules.verification.job import Contest
 from finishline.rules.verification.purposes import HEAD_TO_HEAD
 from server.base.models import Attempt, Pool, Submission, User, Verification
 from server.base.standing import OPEN, report_of
-from server.benchmarks.calibrations import benchmark_of
-from server.benchmarks.definitions import definition
+from server.benchmarks.definitions import benchmark_of, definition
 from server.verifications.jobs import Order, queue_job
 from server.verifications.pools import Spreads, add_to_pool, timed_runs
 

@@ -41,13 +41,20 @@ from server.base.standing import (
     purpose_of,
     report_of,
 )
-from server.benchmarks.calibrations import benchmark_of
-from server.benchmarks.definitions import definition
+from server.benchmarks.definitions import benchmark_of, definition
 from server.submissions.rows import runs_with_curves
 from server.submissions.standing_changes import replace_timeless
 from server.verifications.calibrations import keep_runs
 from server.verifications.head_to_heads import contest_of, continue_head_to_head
-from server.verifications.jobs import Order, queue_attempt, queue_job, trainings_of
+from server.verifications.jobs import (
+    Event,
+    Order,
+    end,
+    move,
+    queue_attempt,
+    queue_job,
+    trainings_of,
+)
 from server.verifications.pools import (
     follow_evidence,
     keep_measured_runs,
@@ -56,7 +63,6 @@ from server.verifications.pools import (
 )
 from server.verifications.queue import owners_at
 from server.verifications.requests import queue_request
-from server.verifications.states import Event, end, move
 from server.verifications.views import energy_to_target_joules, measured_figures
 from server.verifications.workers import is_organisers_worker, pause_by_server
 

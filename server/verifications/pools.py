@@ -39,8 +39,7 @@ from server.base.standing import (
     reference_model,
     report_of,
 )
-from server.benchmarks.calibrations import benchmark_of
-from server.benchmarks.definitions import definition, rules_that_differ
+from server.benchmarks.definitions import benchmark_of, definition, rules_that_differ
 from server.submissions.rows import new_id
 from server.submissions.standing_changes import configuration_of, link
 

@@ -60,7 +60,7 @@ from server.base.settings import MIB
 from server.base.signing import Signer, load_signer
 from server.base.standing import ENDED, claimed_runs, find_verification, purpose_of, stored_system
 from server.base.visibility import Viewer
-from server.benchmarks.calibrations import benchmark_of
+from server.benchmarks.definitions import benchmark_of
 from server.people.callers import ViewerDep
 from server.submissions.rows import runs_with_curves
 from server.verifications.head_to_heads import contest_of

@@ -53,8 +53,12 @@ from server.base.models import (
 from server.base.services import ServicesDep
 from server.base.standing import REPORT, purpose_of
 from server.base.visibility import ORGANISER
-from server.benchmarks.calibrations import adopted_calibration, benchmark_of, finished_runs
-from server.benchmarks.definitions import definition
+from server.benchmarks.definitions import (
+    adopted_calibration,
+    benchmark_of,
+    definition,
+    finished_runs,
+)
 from server.people.audit import Administrator, Subject, record
 from server.people.declared import Routes
 from server.submissions.rows import runs_with_curves
@@ -67,9 +71,8 @@ from server.verifications.attempts import (
     retry_or_give_up,
 )
 from server.verifications.head_to_heads import contest_of
-from server.verifications.jobs import trainings_of, trains_packages
+from server.verifications.jobs import move, trainings_of, trains_packages
 from server.verifications.judge import end_with_report, is_overtaken, verdict_of
-from server.verifications.states import move
 from server.verifications.workers import refuse_unstorable, require_a_system
 
 # Types that the operands of a product show.

@@ -62,9 +62,8 @@ from server.verifications.head_to_heads import (
     queue_pairs,
     read_first_places,
 )
-from server.verifications.jobs import Order, UncalibratedError, judging, queue_job
+from server.verifications.jobs import Order, UncalibratedError, judging, move, queue_job
 from server.verifications.pools import follow_evidence
-from server.verifications.states import move
 from server.verifications.views import view
 
 router = Routes(tags=["verifications"])

@@ -48,10 +48,9 @@ from server.verifications.head_to_heads import (
     queue_pairs,
     read_first_places,
 )
-from server.verifications.jobs import Order
+from server.verifications.jobs import Order, move
 from server.verifications.pools import follow_evidence
 from server.verifications.requests import queue_request, require_comparable, reserve_head_to_head
-from server.verifications.states import move
 
 router = Routes(tags=["submissions"])
 log = logging.getLogger(__name__)

@@ -18,10 +18,9 @@ from server.base.fleet import LONGEST_ABSENCE, Fleet
 from server.base.models import Attempt, ReplayEventRow, Verification
 from server.base.visibility import ORGANISER
 from server.verifications.attempts import as_followed, find_attempt, retry_or_give_up
-from server.verifications.jobs import why_over_limit
+from server.verifications.jobs import Event, StateError, end, move, why_over_limit
 from server.verifications.judge import NO_SECOND_WORKER, has_other_owner
 from server.verifications.queue import able_workers, read_waiting
-from server.verifications.states import Event, StateError, end, move
 
 LINES = 20
 UNMADE = timedelta(minutes=10)

@@ -17,7 +17,7 @@ from server.base.database import utc_now
 from server.base.models import Attempt, Pool, PoolRun, Submission, Verification, WorkerRow
 from server.base.standing import SHOWN
 from server.base.visibility import ORGANISER
-from server.verifications import states
+from server.verifications import jobs
 from server.verifications.queue import take_due
 from server.verifications.sweep import (
     end_overdue,
@@ -126,10 +126,10 @@ class Scene:
         """Compare what is stored with the tables of states, and with what was there before."""
         found, counted, status = self.read()
         for verification, attempts in found.values():
-            table = states.OTHERS if verification.checks_id else states.EVIDENCE
+            table = jobs.OTHERS if verification.checks_id else jobs.EVIDENCE
             self._moved(verification, table)
             for attempt in attempts:
-                self._moved(attempt, states.ATTEMPTS)
+                self._moved(attempt, jobs.ATTEMPTS)
             latest = attempts[-1].state
             assert sum(each.state in ("queued", "running") for each in attempts) <= 1
             if verification.state in ("queued", "running"):
@@ -255,11 +255,11 @@ def test_whatever_happens_each_verification_has_one_end_and_every_run_counts_onc
 
 
 def test_the_page_of_states_says_what_the_tables_say():
-    rows = re.findall(r"^\| ([a-z, ]*) ?\| (\w+) \| (\w+) \|", states.__doc__, re.MULTILINE)
+    rows = re.findall(r"^\| ([a-z, ]*) ?\| (\w+) \| (\w+) \|", jobs.__doc__, re.MULTILINE)
     told = [
         ((source or None, event), after)
         for sources, event, after in rows
         if event != "event"
         for source in sources.strip().split(", ")
     ]
-    assert told == [*states.EVIDENCE.items(), *states.ATTEMPTS.items()]
+    assert told == [*jobs.EVIDENCE.items(), *jobs.ATTEMPTS.items()]
