@@ -1,4 +1,4 @@
-"""A submission's verifications and published verdict, and estimates of a verification."""
+"""A submission's configuration, verifications and published verdict, and estimates of a job."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.measurements import PrecisionName
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.statistics.aggregate import mean
-from finishline.rules.submissions.claim import Claim, Cloud, System, TrainedWith
+from finishline.rules.submissions.claim import Claim, Cloud, System, TrainedWith, trained_settings
 from finishline.rules.verification.control_points import is_calibrated
 from finishline.rules.verification.job import Purpose, Request
 from finishline.rules.verification.messages import ReplayReport, Training
@@ -303,3 +303,36 @@ class Estimator:
         if not seconds:
             return None
         return mean(seconds), int(reports[0]["system"]["accelerator_count"])
+
+
+def configuration_of(
+    benchmark: Benchmark,
+    claim: Claim,
+    *,
+    environment: str | None = None,
+    program: str | None = None,
+) -> dict[str, Any]:
+    """Return a claim's configuration. However claims write them, equal ones have one hash.
+
+    `settings` are the settings to train, with the reference's defaults. A code submission has
+    `code` instead: the hashes of its `program` and its `environment`, and the files and limits of
+    its benchmark.
+    """
+    settings = benchmark.defaults() | trained_settings(benchmark, claim)
+    configuration: dict[str, Any] = {
+        "benchmark": benchmark.benchmark_id,
+        "division": claim.division,
+        "hardware_class": claim.system.hardware_class,
+        "settings": {name: float(value) for name, value in settings.items()},
+    }
+    policy, replay = benchmark.trainings, benchmark.replay
+    if claim.package is not None and policy is not None:
+        code = {
+            "program": program or claim.package,
+            "environment": environment,
+            "files": dict(policy.files),
+            "limits": [policy.threads, policy.max_evaluations, policy.prepare_seconds],
+        }
+        return configuration | {"settings": {}, "code": code}
+    precision = replay.told(claim.precision) if replay is not None else None
+    return configuration if precision is None else configuration | {"precision": precision}

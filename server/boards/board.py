@@ -43,15 +43,9 @@ from server.boards.order import (
     separate,
     why_entry_unranked,
 )
-from server.boards.query import BoardQuery, Facets, find_facets, select_rows
+from server.boards.query import BoardQuery, Facets, find_facets, select_rows, what_if_of
 from server.boards.rows import BoardRow, BoardRows, PlacedRow, read_rows
-from server.boards.what_if import (
-    price_view,
-    priced,
-    rows_at,
-    what_if_of,
-    what_if_view,
-)
+from server.boards.what_if import price_view, priced, rows_at, what_if_view
 from server.verifications.head_to_heads import FirstPlace, read_first_places
 
 log = logging.getLogger(__name__)

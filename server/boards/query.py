@@ -1,9 +1,9 @@
-"""Query a board: which rows it shows, in which order, and the choices of its filters."""
+"""Query a board: its rows, their order, another clock or target, and the choices of its filters."""
 
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache
 from typing import Any, Literal, Self, get_args
@@ -12,9 +12,12 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from finishline.rules.benchmarks.accelerators import NOT_STATED, SIZES, Accelerator
+from finishline.rules.benchmarks.benchmark import Benchmark
+from finishline.rules.benchmarks.quality import QualityTarget
+from finishline.rules.errors import RuleError
 from finishline.rules.measurements import PrecisionName
 from finishline.rules.ranking import KIND_OF_METRIC, Check, Evidence, Metric, Round
-from finishline.rules.run import ClockName
+from finishline.rules.run import Clock, ClockName
 from finishline.rules.submissions.claim import Kind
 from server.base.errors import ConflictError, ContentError
 from server.base.forms import Body, DayField
@@ -140,6 +143,49 @@ class BoardQuery(Body):
                 "The board has changed since that page. Start again without a cursor."
             )
         return int(start)
+
+
+# In these metrics a submission's figure is a multiple of its runs' time.
+METRICS_OF_RUNS = ("tta", "cost")
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """The other clock and target of a board."""
+
+    clock: Clock
+    target: QualityTarget
+    own_target: bool
+
+
+def make_what_if(
+    benchmark: Benchmark, *, clock: ClockName | None, target: float | None
+) -> WhatIf | None:
+    """Make the view at a clock and a target. None for the benchmark's own. Raises RuleError."""
+    own, field = benchmark.target, "query.target"
+    value = own.value if target is None else target
+    if not own.is_possible(value):
+        expected = f"a {own.metric}: {own.possible_in_words}"
+        raise RuleError(f"{value:g}", field=field, expected=expected)
+    if benchmark.reach.name == "budget":
+        message = "every run of this benchmark ends at its budget on the official clock"
+        name = "clock" if target is None else "target"
+        raise RuleError(message, field=f"query.{name}", expected="no clock or target")
+    if not benchmark.reach.is_at_quality and value != own.value:
+        message = "every run of this benchmark stops at the same step, whatever its quality"
+        raise RuleError(message, field=field, expected="no target")
+    named = Clock(clock or benchmark.clock.name)
+    if value == own.value and named == benchmark.clock:
+        return None
+    return WhatIf(named, replace(own, value=value), value == own.value)
+
+
+def what_if_of(benchmark: Benchmark, query: BoardQuery) -> WhatIf | None:
+    """Return the other clock and target of a query. None for the official ranking."""
+    if query.clock is None and query.target is None:
+        return None
+    found = make_what_if(benchmark, clock=query.clock, target=query.target)
+    return found if query.metric in METRICS_OF_RUNS else None
 
 
 FRAMEWORKS = (

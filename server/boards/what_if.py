@@ -18,15 +18,12 @@ from sqlalchemy.orm import Session
 from finishline.api.boards import BoardPriceView, WhatIfView
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import training_cost_usd
-from finishline.rules.benchmarks.quality import QualityTarget, metric_words
-from finishline.rules.errors import RuleError
+from finishline.rules.benchmarks.quality import metric_words
 from finishline.rules.logs import clock_of_log
 from finishline.rules.run import (
     EPOCH,
     QUALITY,
     SECONDS,
-    Clock,
-    ClockName,
     evaluation_of,
     ledger_of,
 )
@@ -44,7 +41,7 @@ from finishline.rules.submissions.claim_checks import MOST_EPOCHS
 from server.base.board_versions import cached_for_board
 from server.base.models import RunRow, Submission, Verification
 from server.benchmarks.prices import PriceBook, price_of_class, system_price_usd_per_hour
-from server.boards.query import BoardQuery
+from server.boards.query import WhatIf
 from server.boards.rows import (
     BoardRow,
     BoardRows,
@@ -55,52 +52,11 @@ from server.boards.rows import (
 
 # More decoded curves at once cost the garbage collector more time than decoding.
 CURVES_AT_ONCE = 200
-# In these metrics a submission's figure is a multiple of its runs' time.
-METRICS_OF_RUNS = ("tta", "cost")
 NO_CURVES = "no curve of its runs is stored"
 NO_LEDGER = "no ledger: the log does not separate evaluation time"
 IMPOSSIBLE = "its curve has an impossible value"
 # US dollars for an accelerator and hour, or the day whose prices hold.
 OtherPrice = float | date
-
-
-@dataclass(frozen=True)
-class WhatIf:
-    """The other clock and target of a board."""
-
-    clock: Clock
-    target: QualityTarget
-    own_target: bool
-
-
-def make_what_if(
-    benchmark: Benchmark, *, clock: ClockName | None, target: float | None
-) -> WhatIf | None:
-    """Make the view at a clock and a target. None for the benchmark's own. Raises RuleError."""
-    own, field = benchmark.target, "query.target"
-    value = own.value if target is None else target
-    if not own.is_possible(value):
-        expected = f"a {own.metric}: {own.possible_in_words}"
-        raise RuleError(f"{value:g}", field=field, expected=expected)
-    if benchmark.reach.name == "budget":
-        message = "every run of this benchmark ends at its budget on the official clock"
-        name = "clock" if target is None else "target"
-        raise RuleError(message, field=f"query.{name}", expected="no clock or target")
-    if not benchmark.reach.is_at_quality and value != own.value:
-        message = "every run of this benchmark stops at the same step, whatever its quality"
-        raise RuleError(message, field=field, expected="no target")
-    named = Clock(clock or benchmark.clock.name)
-    if value == own.value and named == benchmark.clock:
-        return None
-    return WhatIf(named, replace(own, value=value), value == own.value)
-
-
-def what_if_of(benchmark: Benchmark, query: BoardQuery) -> WhatIf | None:
-    """Return the other clock and target of a query. None for the official ranking."""
-    if query.clock is None and query.target is None:
-        return None
-    found = make_what_if(benchmark, clock=query.clock, target=query.target)
-    return found if query.metric in METRICS_OF_RUNS else None
 
 
 def what_if_view(what_if: WhatIf, benchmark: Benchmark) -> WhatIfView:

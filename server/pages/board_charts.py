@@ -24,9 +24,9 @@ from server.benchmarks.definitions import (
     round_of,
 )
 from server.benchmarks.endpoints import benchmark_view
-from server.boards.query import BoardQuery
+from server.boards.query import BoardQuery, what_if_of
 from server.boards.records import list_records
-from server.boards.what_if import RunTime, times_at, what_if_of
+from server.boards.what_if import RunTime, times_at
 from server.pages.board import board_context
 from server.pages.declared import Context, public_page
 from server.pages.entries import measured_curves

@@ -18,7 +18,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.canonical import sha256_of
 from finishline.rules.ranking import evidence_words
 from finishline.rules.scoring.violations import WaivableRule
-from finishline.rules.submissions.claim import Claim, trained_settings
+from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.purposes import HEAD_TO_HEAD
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
@@ -32,7 +32,7 @@ from server.base.events import (
 )
 from server.base.forms import Body, Sentence, example
 from server.base.models import Submission, TrainingPackage, Verification
-from server.base.standing import OPEN, row_evidence
+from server.base.standing import OPEN, configuration_of, row_evidence
 from server.base.visibility import may_see
 from server.benchmarks.definitions import definition, rules_that_differ
 from server.people.audit import audited
@@ -320,15 +320,6 @@ def replace_withdrawn(session: Session, event: SubmissionWithdrawn) -> None:
     replace_original(session, event.submission)
 
 
-def replace_timeless(session: Session, submission: Submission) -> None:
-    """Let the oldest duplicate take the place of a submission that ended without a time."""
-    waits = select(Verification.id).where(
-        Verification.submission_id == submission.id, Verification.state.in_(OPEN)
-    )
-    if submission.evidence != "measured" and session.scalar(waits.limit(1)) is None:
-        replace_original(session, submission)
-
-
 def replace_original(session: Session, original: Submission) -> None:
     """Make the oldest live duplicate the original. It takes over the runs, or is trained."""
     if original.configuration_sha256 is None:
@@ -358,36 +349,3 @@ def _live(configuration: str) -> Select[Submission]:
         .where(Submission.configuration_sha256 == configuration, Submission.withdrawn_at.is_(None))
         .order_by(Submission.submitted_at, Submission.id)
     )
-
-
-def configuration_of(
-    benchmark: Benchmark,
-    claim: Claim,
-    *,
-    environment: str | None = None,
-    program: str | None = None,
-) -> dict[str, Any]:
-    """Return a claim's configuration. However claims write them, equal ones have one hash.
-
-    `settings` are the settings to train, with the reference's defaults. A code submission has
-    `code` instead: the hashes of its `program` and its `environment`, and the files and limits of
-    its benchmark.
-    """
-    settings = benchmark.defaults() | trained_settings(benchmark, claim)
-    configuration: dict[str, Any] = {
-        "benchmark": benchmark.benchmark_id,
-        "division": claim.division,
-        "hardware_class": claim.system.hardware_class,
-        "settings": {name: float(value) for name, value in settings.items()},
-    }
-    policy, replay = benchmark.trainings, benchmark.replay
-    if claim.package is not None and policy is not None:
-        code = {
-            "program": program or claim.package,
-            "environment": environment,
-            "files": dict(policy.files),
-            "limits": [policy.threads, policy.max_evaluations, policy.prepare_seconds],
-        }
-        return configuration | {"settings": {}, "code": code}
-    precision = replay.told(claim.precision) if replay is not None else None
-    return configuration if precision is None else configuration | {"precision": precision}

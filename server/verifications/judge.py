@@ -43,7 +43,7 @@ from server.base.standing import (
 )
 from server.benchmarks.definitions import benchmark_of, definition
 from server.submissions.rows import runs_with_curves
-from server.submissions.standing_changes import replace_timeless
+from server.submissions.standing_changes import replace_original
 from server.verifications.calibrations import keep_runs
 from server.verifications.head_to_heads import contest_of, continue_head_to_head
 from server.verifications.jobs import (
@@ -396,7 +396,16 @@ def settle_submission(session: Session, event: VerificationChanged) -> None:
         _check_duplicates(session, verification)
     follow_evidence(session, submission)
     if has_ended:
-        replace_timeless(session, submission)
+        _replace_timeless(session, submission)
+
+
+def _replace_timeless(session: Session, submission: Submission) -> None:
+    """Let the oldest duplicate take the place of a submission that ended without a time."""
+    waits = select(Verification.id).where(
+        Verification.submission_id == submission.id, Verification.state.in_(OPEN)
+    )
+    if submission.evidence != "measured" and session.scalar(waits.limit(1)) is None:
+        replace_original(session, submission)
 
 
 def check_duplicate(session: Session, event: DuplicateMarked) -> None:

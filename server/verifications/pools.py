@@ -34,6 +34,7 @@ from server.base.standing import (
     PUBLISH,
     checks_claim,
     claim_of,
+    configuration_of,
     published_verification,
     purpose_of,
     reference_model,
@@ -41,7 +42,7 @@ from server.base.standing import (
 )
 from server.benchmarks.definitions import benchmark_of, definition, rules_that_differ
 from server.submissions.rows import new_id
-from server.submissions.standing_changes import configuration_of, link
+from server.submissions.standing_changes import link
 
 # Reasons of a verdict after which its runs measure no time.
 UNTIMED = ("hardware_differs", "worker_drifted")

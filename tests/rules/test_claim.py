@@ -16,7 +16,7 @@ from finishline.rules.submissions.claim import (
     read_json_object,
     trained_settings,
 )
-from server.submissions.standing_changes import configuration_of
+from server.base.standing import configuration_of
 
 
 def good():

@@ -21,15 +21,8 @@ from server.boards.live import (
     median_run,
     run_curve,
 )
-from server.boards.what_if import (
-    NO_LEDGER,
-    RunTime,
-    StoredRun,
-    WhatIf,
-    make_what_if,
-    time_of_run,
-    time_of_set,
-)
+from server.boards.query import WhatIf, make_what_if
+from server.boards.what_if import NO_LEDGER, RunTime, StoredRun, time_of_run, time_of_set
 
 QUALITIES = [50.0, 80.0, 94.0, 93.0, 95.0]
 
