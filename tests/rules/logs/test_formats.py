@@ -67,6 +67,12 @@ def test_bytes_that_are_no_text_are_refused_by_content(parse, good_log, make, co
     assert caught.value.message.startswith(message)
 
 
+def test_json_lines_of_a_trainer_are_not_called_wrapped(parse):
+    with pytest.raises(LogFormatError) as caught:
+        parse(b'{"event": "eval", "step": 120, "val_acc": 0.913}\n', name="run_0.log")
+    assert caught.value.code != "wrapped"
+
+
 @pytest.mark.parametrize(
     "change",
     [
