@@ -20,7 +20,7 @@ from server.api_reference import TAGS, add_examples, describe, named_by_nouns
 from server.base.artifacts import make_store
 from server.base.board_versions import BoardCache, VersionReader
 from server.base.broker import Broker
-from server.base.database import Database
+from server.base.database import Database, OfferedBenchmarks, Services
 from server.base.error_answers import ERROR_ANSWERS, add_error_handlers
 from server.base.http import (
     SAFE_ID,
@@ -32,7 +32,6 @@ from server.base.http import (
 )
 from server.base.places import VERSION
 from server.base.schema import require_current_schema
-from server.base.services import OfferedBenchmarks, Services
 from server.base.settings import Settings, get_settings
 from server.base.signing import load_signer
 from server.benchmarks import endpoints as benchmarks

@@ -1,16 +1,23 @@
-"""The database engine, one per process, and its transactions, opened and committed at the edge."""
+"""The database, one per process, its transactions, and the objects that a process keeps with it.
+
+Transactions are opened and committed at the edge. Rooms find their objects by type: an endpoint by
+the services of its application, others by their session.
+"""
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections import UserDict
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache, partial
 from pathlib import Path
 from threading import Lock, RLock
-from typing import Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
 
 import orjson
+from fastapi import Depends, Request
 from sqlalchemy import (
     Connection,
     ExceptionContext,
@@ -24,6 +31,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import DeclarativeBase, Mapper, Session, object_mapper
 
+from finishline.rules.benchmarks.benchmark import Benchmark
+from server.base.artifacts import ArtifactStore
+from server.base.settings import Settings
 from server.base.visibility import ANYBODY, VIEWER, Viewer
 
 # Errors of a database that is away or has no free connection.
@@ -290,3 +300,63 @@ def state_of(session: Session, kind: type[Kind]) -> Kind:
     """Return the object of a type from a session's database, as `RoomState.of` does."""
     state: RoomState = session.info[ROOM_STATE]
     return state.of(kind)
+
+
+class OfferedBenchmarks(UserDict[str, Benchmark]):
+    """Benchmarks in the order of their ids. They may be replaced during an iteration.
+
+    `redefined` has the ids of changed definitions until their boards are marked as changed.
+    """
+
+    def __init__(self, benchmarks: Iterable[Benchmark] = ()) -> None:
+        super().__init__()
+        self.redefined: set[str] = set()
+        self.replace(benchmarks)
+        self.redefined.clear()
+
+    def replace(self, benchmarks: Iterable[Benchmark]) -> None:
+        """Offer exactly these benchmarks."""
+        later = {one.benchmark_id: one for one in benchmarks}
+        self.redefined |= {name for name in later if later[name] is not self.data.get(name)}
+        self.data = dict(sorted(later.items()))
+
+
+@dataclass(frozen=True)
+class Services:
+    """Process-wide objects of an application or a command. Rooms find their objects by type."""
+
+    settings: Settings
+    database: Database
+    artifacts: ArtifactStore
+    benchmarks: OfferedBenchmarks
+
+    def __post_init__(self) -> None:
+        self.put(self)
+        self.put(self.settings)
+
+    def of(self, kind: type[Kind]) -> Kind:
+        """Return a room's object of a type, as `RoomState.of` does."""
+        return self.database.state.of(kind)
+
+    def put(self, value: Kind) -> Kind:
+        """Keep a room's object under its type."""
+        return self.database.state.put(value)
+
+
+def services_of(request: Request) -> Services:
+    """Return the services of a request's application."""
+    services: Services = request.app.state.services
+    return services
+
+
+async def get_services(request: Request) -> Services:
+    """Return the services as a dependency. It is async, because a thread would take longer."""
+    return services_of(request)
+
+
+ServicesDep = Annotated[Services, Depends(get_services)]
+
+
+def site_address(request: Request, settings: Settings) -> str:
+    """Return the server's address as set, else as requested, without a slash at its end."""
+    return (settings.public_url or str(request.base_url)).rstrip("/")

@@ -28,6 +28,7 @@ from starlette.types import Receive, Scope, Send
 
 from finishline.rules.errors import RuleError
 from server.base.database import DISK_FULL as POSTGRESQL_FULL
+from server.base.database import services_of
 from server.base.errors import (
     ContentError,
     HttpError,
@@ -39,7 +40,6 @@ from server.base.errors import (
 )
 from server.base.http import RequestMetrics, current, has_body
 from server.base.paging import CURSOR_PATTERN
-from server.base.services import services_of
 from web.render import render
 
 log = logging.getLogger(__name__)

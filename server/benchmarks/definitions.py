@@ -16,10 +16,9 @@ from finishline.rules.text import did_you_mean
 from finishline.rules.verification.calibration import calibrated_by
 from finishline.rules.verification.purposes import PURPOSES
 from server.base.board_versions import raise_board_version
-from server.base.database import insert_missing, state_of, utc_now
+from server.base.database import Services, insert_missing, state_of, utc_now
 from server.base.errors import LostFileError, NotFoundError
 from server.base.models import BenchmarkDefinition, Calibration, CalibrationRunRow, Verification
-from server.base.services import Services
 
 COMPLETE = ("reached", "not_reached")  # A failed run's curve ends early.
 IS_IN_FORCE = BenchmarkDefinition.in_force_at.is_not(None)

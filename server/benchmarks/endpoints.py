@@ -28,11 +28,10 @@ from finishline.rules.scoring.tta import calibrated_epochs, calibrated_sizes
 from finishline.rules.statistics.aggregate import mean, olympic_mean
 from finishline.rules.trainings.own_benchmark import FILE, LARGEST_BYTES, MOST_FILES
 from server.base.board_versions import board_versions, cached_for_board
-from server.base.database import utc_now
+from server.base.database import Services, ServicesDep, utc_now
 from server.base.errors import NotFoundError
 from server.base.forms import files_part, multipart_body, read_files, read_text, with_form
 from server.base.models import DISPLAY_NAME, SUBMITTER, RunRow, Submission
-from server.base.services import Services, ServicesDep
 from server.base.visibility import ranks
 from server.benchmarks.definitions import (
     adopted_calibration,

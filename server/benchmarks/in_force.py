@@ -16,10 +16,9 @@ from finishline.rules.benchmarks.benchmark import Benchmark, load_benchmarks, re
 from finishline.rules.errors import SubmissionError
 from finishline.rules.trainings.own_benchmark import OwnBenchmark, read_own_benchmark
 from server.base.board_versions import raise_board_version
-from server.base.database import OUTAGES, utc_now
+from server.base.database import OUTAGES, Services, utc_now
 from server.base.errors import ConflictError
 from server.base.models import BenchmarkDefinition
-from server.base.services import Services
 from server.base.visibility import ORGANISER
 from server.benchmarks.definitions import (
     in_force,

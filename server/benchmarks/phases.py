@@ -13,12 +13,11 @@ from finishline.api.benchmarks import Dates, PhaseName, PhasesView
 from finishline.api.schema import Schema
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.board_versions import raise_board_version
-from server.base.database import utc_now
+from server.base.database import Services, utc_now
 from server.base.errors import ConflictError
 from server.base.events import EmbargoLifted, emit
 from server.base.forms import Body, Sentence, example
 from server.base.models import BenchmarkPhases, Submission
-from server.base.services import Services
 from server.benchmarks.definitions import find_benchmark, sha256_in_force
 from server.people.audit import Subject, record
 from server.people.callers import Caller, Fields

@@ -15,9 +15,9 @@ from sqlalchemy.orm import Session
 from finishline.api.boards import COLUMN_FIELDS, BoardView, nested
 from finishline.api.comparisons import SubmissionComparison
 from server.base.board_versions import board_version, hint_of
+from server.base.database import Services, ServicesDep
 from server.base.http import is_known, takes_gzip
 from server.base.paging import csv_cell
-from server.base.services import Services, ServicesDep
 from server.base.standing import find_verification
 from server.benchmarks.definitions import find_benchmark
 from server.boards.board import Board, PreviewView, preview_board, read_board

@@ -27,12 +27,12 @@ from finishline.rules.ranking import Check, Evidence
 from finishline.rules.trainings.package import MOST_FILES
 from server.base.artifacts import pieces
 from server.base.board_versions import board_version, board_versions
+from server.base.database import Services, ServicesDep
 from server.base.errors import LostFileError
 from server.base.forms import files_part, multipart_body, with_form
 from server.base.http import note
 from server.base.models import Submission
 from server.base.paging import CURSOR_PATTERN
-from server.base.services import Services, ServicesDep
 from server.base.visibility import ORGANISER, Viewer, sees_source
 from server.benchmarks.prices import BookCosts
 from server.boards.board import RankedBoard, query_of, ranked_board

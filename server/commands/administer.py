@@ -15,11 +15,10 @@ from finishline.cli.errors import CliError, ExitCode
 from finishline.rules.errors import RuleError
 from server.base.artifacts import make_store
 from server.base.broker import Broker
-from server.base.database import Database, utc_now
+from server.base.database import Database, OfferedBenchmarks, Services, utc_now
 from server.base.errors import ConflictError, NotSignedInError, ServerError
 from server.base.models import WorkerRow
 from server.base.schema import require_current_schema
-from server.base.services import OfferedBenchmarks, Services
 from server.base.settings import Settings, read_settings
 from server.base.visibility import ORGANISER
 from server.benchmarks.definitions import those_in_force

@@ -14,6 +14,7 @@ from finishline.rules.errors import RuleError
 from finishline.rules.proof.hash_chain import check_chain
 from finishline.rules.proof.proof import key_id_of
 from server.base.artifacts import CHUNK_BYTES, ArtifactStore
+from server.base.database import Services
 from server.base.errors import ServerError, UnavailableError
 from server.base.models import (
     BenchmarkDefinition,
@@ -23,7 +24,6 @@ from server.base.models import (
     Submission,
     Verification,
 )
-from server.base.services import Services
 from server.base.standing import ENDED, names_where
 from server.base.visibility import ORGANISER
 from server.benchmarks.definitions import files_of_added

@@ -13,12 +13,11 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from finishline.api.schema import Schema
-from server.base.database import utc_now
+from server.base.database import Services, utc_now
 from server.base.errors import ConflictError, NotAllowedError, NotFoundError, no_such
 from server.base.events import NoticeWakeup, wake_after_commit
 from server.base.forms import Body, example
 from server.base.models import Message, Receiver
-from server.base.services import Services
 from server.benchmarks.definitions import find_benchmark
 from server.notices.events import API, CONFIRM, KINDS, TEST, queue
 from server.notices.messages import check_url, new_secret

@@ -19,11 +19,10 @@ from finishline.rules.errors import RuleError
 from finishline.rules.proof.proof import read_part, signed_bytes
 from finishline.rules.text import names_text
 from server.base.artifacts import ArtifactStore, sync
-from server.base.database import Database
+from server.base.database import Database, Services
 from server.base.errors import ConflictError, ContentError, NotFoundError
 from server.base.models import User
 from server.base.schema import VERSIONS, newest_revision
-from server.base.services import Services
 from server.base.signing import load_signer
 from server.base.visibility import ORGANISER
 from server.operations.copies import (

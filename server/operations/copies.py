@@ -17,10 +17,9 @@ from finishline.rules.errors import RuleError
 from finishline.rules.proof.hash_chain import Head
 from finishline.rules.proof.proof import CodePart, Part, signed_bytes
 from server.base.artifacts import ArtifactStore, sync
-from server.base.database import moment_text, utc_now
+from server.base.database import Services, moment_text, utc_now
 from server.base.errors import ConflictError
 from server.base.places import code_version
-from server.base.services import Services
 from server.people.audit import read_head
 from server.verifications.proofs import current_signer
 

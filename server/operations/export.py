@@ -34,7 +34,7 @@ from sqlalchemy import (
 )
 
 from finishline.rules.text import count_text
-from server.base.database import moment_text
+from server.base.database import Services, moment_text
 from server.base.errors import ContentError
 from server.base.models import (
     Attempt,
@@ -48,7 +48,6 @@ from server.base.models import (
     Verification,
 )
 from server.base.paging import csv_cell
-from server.base.services import Services
 from server.base.standing import OPEN
 from server.base.visibility import ORGANISER
 from server.benchmarks.definitions import definition_text, files_of_added

@@ -24,11 +24,10 @@ from sqlalchemy.orm import Session
 
 from finishline.api.schema import Schema
 from server.base.artifacts import ArtifactStore
-from server.base.database import Database, utc_now
+from server.base.database import Database, Services, ServicesDep, utc_now
 from server.base.fleet import Fleet, state_word
 from server.base.models import Attempt, WorkerRow
 from server.base.places import VERSION
-from server.base.services import Services, ServicesDep
 from server.base.settings import MIB, Settings
 from server.base.visibility import ORGANISER
 from server.benchmarks.in_force import frozen_differences

@@ -25,7 +25,7 @@ from prometheus_client.registry import Collector
 from sqlalchemy import Float, Select, case, cast, extract, func, select
 from sqlalchemy.orm import Session
 
-from server.base.database import Database, utc_now
+from server.base.database import Database, Services, ServicesDep, utc_now
 from server.base.errors import NotSignedInError
 from server.base.fleet import Fleet
 from server.base.http import RequestMetrics
@@ -37,7 +37,6 @@ from server.base.models import (
     Submission,
     Verification,
 )
-from server.base.services import Services, ServicesDep
 from server.base.visibility import ORGANISER
 from server.notices.outbox import overdue_seconds
 from server.operations.copies import last_copy_at

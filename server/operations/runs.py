@@ -21,10 +21,9 @@ from finishline.api.submissions import (
 )
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.artifacts import pieces
-from server.base.database import Database
+from server.base.database import Database, ServicesDep
 from server.base.errors import HttpError
 from server.base.models import DISPLAY_NAME, SUBMITTER, PublishedResult, RunRow, Submission, User
-from server.base.services import ServicesDep
 from server.benchmarks.definitions import definition, find_benchmark
 from server.boards.board import read_board
 from server.boards.endpoints import Encoded, answer_board

@@ -13,8 +13,8 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from server.base.board_versions import board_version, cached_for_board
+from server.base.database import Services, ServicesDep
 from server.base.errors import ConflictError, ContentError, ServerError
-from server.base.services import Services, ServicesDep
 from server.benchmarks.definitions import find_benchmark, round_of
 from server.benchmarks.endpoints import NO_SUBMISSIONS, benchmark_view, count_submissions
 from server.benchmarks.phases import current_dates

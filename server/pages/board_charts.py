@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import Round, is_entry
 from finishline.rules.statistics.aggregate import mean
+from server.base.database import Services
 from server.base.errors import NotFoundError
 from server.base.models import Submission
-from server.base.services import Services
 from server.benchmarks.calibrations import band_at
 from server.benchmarks.definitions import (
     adopted_calibration,

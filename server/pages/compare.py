@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.ranking import is_entry
 from finishline.rules.statistics.aggregate import coefficient_of_variation_percent
+from server.base.database import Services
 from server.base.models import Submission, Verification
-from server.base.services import Services
 from server.base.standing import find_verification
 from server.benchmarks.endpoints import count_submissions
 from server.boards.board import query_of

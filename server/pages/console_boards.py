@@ -18,11 +18,10 @@ from finishline.rules.trainings.own_benchmark import (
     MOST_FILES,
     belongs,
 )
-from server.base.database import utc_now
+from server.base.database import Services, utc_now
 from server.base.errors import ServerError
 from server.base.forms import with_form
 from server.base.models import Submission
-from server.base.services import Services
 from server.benchmarks import phases, prices
 from server.benchmarks.definitions import (
     added_benchmarks,

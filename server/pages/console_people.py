@@ -10,9 +10,9 @@ from fastapi.responses import StreamingResponse
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from server.base.database import Services
 from server.base.models import AuditRecord, User
 from server.base.paging import CURSOR_PATTERN
-from server.base.services import Services
 from server.base.visibility import ORGANISER
 from server.boards.submissions import with_places
 from server.notices import subscriptions

@@ -15,11 +15,10 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import evidence_words
 from finishline.rules.verification.head_to_head import why_no_head_to_head
 from finishline.rules.verification.replay import cpu_share
-from server.base.database import utc_now
+from server.base.database import Services, utc_now
 from server.base.errors import ServerError
 from server.base.fleet import Fleet
 from server.base.models import Attempt, Calibration, Pool, Submission, Verification
-from server.base.services import Services
 from server.base.standing import (
     LISTED,
     OPEN,

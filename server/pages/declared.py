@@ -13,9 +13,9 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, to_jsonable_python
 
+from server.base.database import Services, ServicesDep, site_address
 from server.base.error_answers import message_of
 from server.base.errors import ContentError, ServerError
-from server.base.services import Services, ServicesDep, site_address
 from server.base.visibility import Viewer
 from server.people.accounts import MAY
 from server.people.callers import (

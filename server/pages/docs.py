@@ -10,9 +10,9 @@ from fastapi.responses import HTMLResponse
 from fastapi.staticfiles import StaticFiles
 from sqlalchemy.orm import Session
 
+from server.base.database import Services, ServicesDep, site_address
 from server.base.errors import NotFoundError
 from server.base.places import code_version
-from server.base.services import Services, ServicesDep, site_address
 from server.benchmarks.prices import PriceQuery, list_prices
 from server.pages.declared import Context, public_page, read_query
 from server.pages.files import asset_answer

@@ -8,10 +8,9 @@ from sqlalchemy.orm import Session
 from starlette.exceptions import HTTPException
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from server.base.database import moment_text, utc_now
+from server.base.database import Services, ServicesDep, moment_text, site_address, utc_now
 from server.base.http import is_known, tagged, takes_gzip
 from server.base.models import AuditRecord
-from server.base.services import Services, ServicesDep, site_address
 from server.benchmarks.definitions import find_benchmark
 from server.boards.records import records_by_benchmark
 from server.pages.board import times_of

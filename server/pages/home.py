@@ -11,8 +11,8 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import Evidence, Round, ranked_seconds
 from finishline.rules.text import did_you_mean
 from server.base.board_versions import cached_for_board
+from server.base.database import Services
 from server.base.errors import NotFoundError
-from server.base.services import Services
 from server.base.standing import find_verification
 from server.benchmarks.definitions import rounds_of
 from server.benchmarks.endpoints import NO_SUBMISSIONS, Counts, benchmark_view, count_submissions

@@ -12,9 +12,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.rules.text import count_text
+from server.base.database import Services
 from server.base.models import DISPLAY_NAME, SUBMITTER, PublishedResult, Submission, User
 from server.base.paging import Page
-from server.base.services import Services
 from server.boards.submissions import boards_of
 from server.pages.board import times_of
 from server.pages.declared import Context, page, public_page, read_query

@@ -12,8 +12,8 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import place_words
 from finishline.rules.statistics.aggregate import mean
 from server.base.board_versions import board_version
+from server.base.database import Services
 from server.base.models import PoolRun, RunRow, Submission, Verification
-from server.base.services import Services
 from server.base.standing import published_verification
 from server.benchmarks.definitions import definition
 from server.benchmarks.endpoints import benchmark_view

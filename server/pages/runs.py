@@ -8,9 +8,9 @@ from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
 from finishline.api.submissions import RunView
+from server.base.database import Services
 from server.base.errors import LostFileError, NotFoundError
 from server.base.models import Submission, TrainingPackage
-from server.base.services import Services
 from server.base.visibility import Viewer
 from server.pages.declared import Context, public_page
 from server.pages.queries import sampled_curve, submission_context, title_of

@@ -9,10 +9,9 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from server.base.database import utc_now
+from server.base.database import Services, ServicesDep, site_address, utc_now
 from server.base.errors import NotFoundError, NotSignedInError, ServerError, UsedUpError
 from server.base.models import Invitation, User
-from server.base.services import Services, ServicesDep, site_address
 from server.notices.messages import find_by_link
 from server.notices.outbox import give_up
 from server.pages.declared import PAGES, Console, Errors, read_form

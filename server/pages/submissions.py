@@ -14,10 +14,10 @@ from finishline.rules.scoring.scoring import RunScore, measured_steps
 from finishline.rules.scoring.violations import WAIVABLE
 from finishline.rules.verification.purposes import HEAD_TO_HEAD
 from finishline.rules.verification.replay import why_not_replayable
+from server.base.database import Services, site_address
 from server.base.fleet import Fleet
 from server.base.http import tagged
 from server.base.models import Pool, Submission, Verification
-from server.base.services import Services, site_address
 from server.base.standing import (
     OPEN,
     Estimator,

@@ -19,10 +19,10 @@ from finishline.rules.submissions.claim import CLAIM_LIMIT_BYTES
 from finishline.rules.text import names_text
 from finishline.rules.trainings.manifest import FILE
 from finishline.rules.trainings.package import MOST_FILES, is_left_out
+from server.base.database import Services
 from server.base.errors import ContentError, ServerError, problem_of
 from server.base.fleet import Fleet
 from server.base.forms import with_form
-from server.base.services import Services
 from server.boards.submissions import preview_submission
 from server.pages.declared import PAGES, Console, Context, SubmitterDep, page
 from server.people.callers import Caller, require_same_origin

@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.verification.purposes import HEAD_TO_HEAD, is_in_box
 from finishline.rules.verification.replay import processor_shares
+from server.base.database import Services
 from server.base.models import Calibration, Submission, Verification
-from server.base.services import Services
 from server.base.standing import find_verification, report_of
 from server.benchmarks import calibrations as queries
 from server.benchmarks.definitions import adopted_calibration, definition, find_benchmark

@@ -21,11 +21,10 @@ from starlette.middleware.sessions import SessionMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from finishline.rules.text import count_text
-from server.base.database import utc_now
+from server.base.database import Services, ServicesDep, utc_now
 from server.base.errors import NotAllowedError, NotSignedInError, UsedUpError
 from server.base.http import note_signed_in
 from server.base.models import Token
-from server.base.services import Services, ServicesDep
 from server.base.settings import Settings
 from server.base.visibility import ANYBODY, ORGANISER, Viewer
 from server.people.accounts import (

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import APIRouter, Depends
 
-from server.base.services import ServicesDep
+from server.base.database import ServicesDep
 from server.people.accounts import MAY
 from server.people.callers import (
     AnybodyDep,

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from finishline.api.people import Role
 from finishline.api.schema import Name, Schema
-from server.base.database import utc_now
+from server.base.database import services_of, site_address, utc_now
 from server.base.error_answers import DOMAIN_PATTERN
 from server.base.errors import (
     ConflictError,
@@ -26,7 +26,6 @@ from server.base.errors import (
 from server.base.fleet import Fleet
 from server.base.forms import NO_FLAG, Body, example
 from server.base.models import Invitation, User
-from server.base.services import services_of, site_address
 from server.people.accounts import (
     ORGANISERS,
     RANK,

@@ -19,7 +19,7 @@ from finishline.rules.submissions.claim import NOTHING, Claim
 from finishline.rules.submissions.submission import score_submission
 from finishline.rules.verification.replay import why_not_replayable
 from server.base.board_versions import raise_board_version
-from server.base.database import utc_now
+from server.base.database import Services, utc_now
 from server.base.errors import ConflictError, ContentError, NotAllowedError, UsedUpError, problem
 from server.base.events import SubmissionAccepted, VerificationWanted, emit
 from server.base.fleet import may_have
@@ -31,7 +31,6 @@ from server.base.models import (
     TrainingPackage,
     User,
 )
-from server.base.services import Services
 from server.base.visibility import ORGANISER, Viewer
 from server.benchmarks.definitions import put_in_force
 from server.benchmarks.in_force import PhaseWatch

@@ -22,11 +22,10 @@ from finishline.api.schema import Schema
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.text import count_text
 from finishline.rules.verification.purposes import PURPOSES
-from server.base.database import utc_now
+from server.base.database import Services, utc_now
 from server.base.errors import ContentError, NotAllowedError, UsedUpError
 from server.base.forms import Body, Sentence
 from server.base.models import Attempt, Submission, User, Verification
-from server.base.services import Services
 from server.base.settings import Settings
 from server.base.standing import OPEN, Estimator, claim_of
 from server.base.visibility import ORGANISER, seeing

@@ -15,9 +15,9 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.submissions.submission import ScoredSubmission, score_submission
 from server.base.board_versions import raise_board_version
+from server.base.database import Services
 from server.base.errors import ConflictError, ServerError
 from server.base.models import RunRow, Submission, TrainingPackage
-from server.base.services import Services
 from server.base.standing import verification_under_way
 from server.base.visibility import ORGANISER
 from server.benchmarks.definitions import definition, find_benchmark

@@ -17,9 +17,9 @@ from finishline.rules.submissions.claim import CLAIM_LIMIT_BYTES
 from finishline.rules.trainings.manifest import FILE
 from finishline.rules.trainings.package import package_index
 from server.base.artifacts import Staged
+from server.base.database import Services
 from server.base.errors import ContentError, HttpError, problem
 from server.base.forms import SUBMISSION, read_files, read_text, refuse_part
-from server.base.services import Services
 from server.base.settings import MIB, Settings
 
 

@@ -24,7 +24,7 @@ from finishline.rules.verification.messages import (
     TrainingGrant,
 )
 from finishline.rules.verification.verdict import Reason
-from server.base.database import utc_now
+from server.base.database import ServicesDep, utc_now
 from server.base.errors import ConflictError, ContentError, NotFoundError, no_such
 from server.base.http import moment_of_reading
 from server.base.models import (
@@ -35,7 +35,6 @@ from server.base.models import (
     Verification,
     WorkerRow,
 )
-from server.base.services import ServicesDep
 from server.base.visibility import ORGANISER
 from server.benchmarks.definitions import benchmark_of, read_benchmark_file
 from server.people.accounts import hash_token

@@ -18,12 +18,11 @@ from finishline.rules.text import count_text
 from finishline.rules.verification.calibration import runs_sha256
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import CALIBRATION
-from server.base.database import utc_now
+from server.base.database import Services, utc_now
 from server.base.errors import ConflictError, ContentError
 from server.base.events import CalibrationAdopted, emit
 from server.base.forms import NO_FLAG, Body, Sentence, example
 from server.base.models import Calibration, CalibrationRunRow, Verification
-from server.base.services import Services
 from server.base.standing import OPEN
 from server.benchmarks import calibrations as queries
 from server.benchmarks.calibrations import (

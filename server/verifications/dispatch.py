@@ -26,11 +26,10 @@ from sqlalchemy import ColumnElement, exists, func, select
 from finishline.periodic import PeriodicThread
 from finishline.rules.verification.messages import NextAttempt
 from server.base.broker import Broker
-from server.base.database import OUTAGES, Database, utc_now
+from server.base.database import OUTAGES, Database, ServicesDep, utc_now
 from server.base.errors import NotFoundError
 from server.base.events import DispatchWakeup
 from server.base.models import Attempt, Board
-from server.base.services import ServicesDep
 from server.base.settings import Settings
 from server.base.visibility import ORGANISER
 from server.people.callers import Caller, WorkerDep

@@ -13,9 +13,8 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from sqlalchemy import select
 
-from server.base.database import OUTAGES
+from server.base.database import OUTAGES, Services, ServicesDep
 from server.base.models import ReplayEventRow
-from server.base.services import Services, ServicesDep
 from server.base.standing import ENDED, find_verification
 from server.base.visibility import Viewer
 from server.people.callers import ViewerDep

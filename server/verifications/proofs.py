@@ -42,7 +42,14 @@ from finishline.rules.proof.proof import (
 from finishline.rules.submissions.claim import TrainedWith
 from finishline.rules.verification.messages import Failure
 from server.base.artifacts import CHUNK_BYTES, ArtifactStore, pieces
-from server.base.database import insert_missing, moment_text, state_of, utc_now
+from server.base.database import (
+    Services,
+    ServicesDep,
+    insert_missing,
+    moment_text,
+    state_of,
+    utc_now,
+)
 from server.base.errors import ConflictError, LostFileError
 from server.base.events import VerificationChanged
 from server.base.models import (
@@ -55,7 +62,6 @@ from server.base.models import (
     Verification,
 )
 from server.base.places import code_version
-from server.base.services import Services, ServicesDep
 from server.base.settings import MIB
 from server.base.signing import Signer, load_signer
 from server.base.standing import ENDED, claimed_runs, find_verification, purpose_of, stored_system

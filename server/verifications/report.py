@@ -38,6 +38,7 @@ from finishline.rules.verification.report_check import (
 )
 from finishline.rules.verification.utilisation import is_narrower
 from finishline.rules.verification.verdict import Verdict
+from server.base.database import ServicesDep
 from server.base.errors import ContentError
 from server.base.events import DispatchWakeup, WorkerOut, emit, wake_after_commit
 from server.base.models import (
@@ -50,7 +51,6 @@ from server.base.models import (
     Verification,
     WorkerRow,
 )
-from server.base.services import ServicesDep
 from server.base.standing import REPORT, purpose_of
 from server.base.visibility import ORGANISER
 from server.benchmarks.definitions import (

@@ -21,6 +21,7 @@ from finishline.rules.verification.entry import (
 )
 from finishline.rules.verification.head_to_head import looks_of, why_no_head_to_head
 from finishline.rules.verification.purposes import ASKED_FOR, HEAD_TO_HEAD, PURPOSES
+from server.base.database import Services
 from server.base.errors import (
     ConflictError,
     ContentError,
@@ -33,7 +34,6 @@ from server.base.events import OriginalReplaced, SubmissionWithdrawn, Verificati
 from server.base.forms import NO_FLAG, Body, example
 from server.base.http import note
 from server.base.models import Submission, Verification
-from server.base.services import Services
 from server.base.settings import Settings
 from server.base.standing import (
     OPEN,

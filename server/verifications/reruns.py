@@ -17,12 +17,11 @@ from finishline.api.verifications import (
 from finishline.rules.ranking import consequence
 from finishline.rules.text import count_text
 from finishline.rules.verification.purposes import PURPOSES
-from server.base.database import utc_now
+from server.base.database import Services, utc_now
 from server.base.errors import ConflictError, ContentError
 from server.base.events import VerificationChanged, emit
 from server.base.forms import Body, Sentence, example
 from server.base.models import Submission
-from server.base.services import Services
 from server.base.standing import (
     PUBLISH,
     Estimator,

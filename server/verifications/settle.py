@@ -14,12 +14,11 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.verification.purposes import REPLAY
 from server.base.artifacts import ArtifactStore, Staged
 from server.base.board_versions import board_versions
-from server.base.database import OUTAGES, utc_now
+from server.base.database import OUTAGES, Services, utc_now
 from server.base.errors import ConflictError, NotAllowedError, ServerError, UsedUpError
 from server.base.fleet import Fleet
 from server.base.http import note
 from server.base.models import Submission, User, Verification, WorkerRow
-from server.base.services import Services
 from server.base.standing import claim_of, reference_model
 from server.base.visibility import ORGANISER
 from server.benchmarks.definitions import definition

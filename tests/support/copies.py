@@ -8,9 +8,8 @@ from sqlalchemy import select
 
 from server.app import create_app
 from server.base.artifacts import make_store
-from server.base.database import Database
+from server.base.database import Database, Services
 from server.base.models import Submission, Verification
-from server.base.services import Services
 from server.base.settings import Settings
 from server.base.standing import ENDED
 from tests.support.proofs import predicate_in
