@@ -1,20 +1,15 @@
 """Workers that lie about what they trained: none of it is published, and organisers hear of it."""
 
-from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from sqlalchemy import select
 
-from finishline.rules.verification.messages import ReplayReport
 from server.base.database import Database
 from server.base.models import AuditRecord
 from tests.support.run_logs import REFERENCE, curve_of
-from tests.support.streams import Streamed, stream_report, streamed
-
-Lie = Callable[[ReplayReport, Any], tuple[ReplayReport, Streamed]]
+from tests.support.streams import stream_report, streamed
 
 
 def with_curves(report, curves):
@@ -117,7 +112,7 @@ def early(honest, replay):
     return lie, streamed(lie)
 
 
-LIES: dict[str, tuple[Lie, str]] = {
+LIES = {
     "the claim's own": (the_claims_own, "those of the claim's run_"),
     "9 points under what was posted": (nine_points_under, "evaluations[0].quality"),
     "posted late in one burst": (late_in_one_burst, "s that passed"),
