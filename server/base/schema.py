@@ -41,8 +41,8 @@ def require_current_schema(database: Database) -> str:
     named = f"the database that FINISHLINE_DATABASE_URL names, {database.name}"
     if database.is_missing():
         raise RuntimeError(
-            f"There is no file of {named}. Is it the server's? 'python -m server.admin migrate' "
-            "makes one."
+            f"There is no file of {named}. For a server of `finishline up` pass --var FOLDER. "
+            "'python -m server.admin migrate' makes a new one."
         )
     try:
         with database.look() as connection:

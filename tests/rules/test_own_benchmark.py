@@ -179,3 +179,16 @@ def test_few_runs_and_one_half_are_told():
     found = list(advice(replace(BENCHMARK, trainings=policy), GOOD, prediction_items=4_000))
 
     assert [each[:14] for each in found] == ["halves is fals", "3 runs of a su"]
+
+
+def test_public_answers_need_a_shortcut_test():
+    public = replace(BENCHMARK.trainings, trust="demonstration")
+    tested = replace(public, control_quality=60.0)
+
+    found = [
+        list(advice(replace(BENCHMARK, trainings=policy), GOOD, prediction_items=8_000))
+        for policy in (public, tested)
+    ]
+
+    assert [len(each) for each in found] == [1, 0]
+    assert "code that carries them ranks" in found[0][0]

@@ -247,7 +247,12 @@ def advice(benchmark: Benchmark, runs: ReferenceRuns, *, prediction_items: int) 
     if items < FEWEST_ITEMS:
         yield (
             f"{items:,} test items a half: 0.2 points below the target, 4.6 % of submissions pass "
-            "by luck in 5 runs on 2,000 items, 0.9 % on 4,000. Draw at least 4,000."
+            "by luck in 5 runs on 2,000 items, 0.9 % on 4,000. Take at least 4,000."
+        )
+    if policy.trust == "demonstration" and policy.control_quality is None:
+        yield (
+            "The answers are public and there is no shortcut test: code that carries them ranks. "
+            "Write control in task.py, and control_quality in [trainings]."
         )
     if policy.runs < FEWEST_RUNS:
         yield f"{policy.runs} runs of a submission: with fewer than {FEWEST_RUNS} luck decides."
