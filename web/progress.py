@@ -36,7 +36,7 @@ def _variant(verification: Mapping[str, Any], run: int) -> str | None:
     if not verification["factors"]:
         return None
     off = verification["hyperparameters"][run]
-    return f"without {', '.join(off)}" if off else "all factors on"
+    return f"without {', '.join(off)}" if off else "full code"
 
 
 def side_of(verification: Mapping[str, Any], run: int) -> Side | None:

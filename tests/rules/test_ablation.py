@@ -114,4 +114,4 @@ def test_only_packages_that_name_factors_have_an_ablation(digits):
     assert why_no_ablation(digits, [ENTRY]) is None
     assert "names no [factors]" in str(why_no_ablation(digits, [replace(ENTRY, factors=())]))
     logged = replace(ENTRY, package=None, factors=())
-    assert "run logs" in str(why_no_ablation(digits, [logged]))
+    assert "log submission" in str(why_no_ablation(digits, [logged]))

@@ -175,7 +175,7 @@ def test_a_chunk_judges_nobody(start, train, client):
     chunk = start(batch_sizes=[32], runs=2).json()["chunks"][0]["verification_id"]
     address = f"/verifications/{chunk}"
     assert client.get(f"/api/v1{address}").json()["hyperparameters"] is None
-    assert "the reference is trained to its end" in client.get(address).text
+    assert "The reference is trained to its end" in client.get(address).text
     assert "· calibration</small>" in client.get("/").text
     answer = train(chunk).json()
     assert (answer["state"], answer["outcome"]) == ("done", None)

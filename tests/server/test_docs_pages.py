@@ -257,7 +257,7 @@ def test_a_benchmark_without_points_says_so(client):
 
     assert (view["points"], view["envelope"], view["judged"]) == ([], [], False)
     assert page.status_code == 200
-    assert "was not measured yet" in page.text
+    assert "has yet to measure how the reference" in page.text
     assert "data-chart" not in page.text
     assert 'id="points"' in page.text
 

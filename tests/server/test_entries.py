@@ -579,9 +579,9 @@ def paced_report(trainings, pace):
 
 def test_its_owner_has_the_factors_of_a_package_measured(entries, entry_id, bob, olivia, client):
     organiser, page = Console(client, olivia), f"/submissions/{entry_id}"
-    assert "Measure factors" not in organiser.get(page).text  # They are secret until the verdict.
+    assert "Measure ablations" not in organiser.get(page).text  # They are secret until the verdict.
     entries.measure(entry_id)
-    assert "Measure factors" in organiser.get(page).text
+    assert "Measure ablations" in organiser.get(page).text
     client.cookies.clear()
     before = rows_of(client.get(BOARD).json())
     wanted = {"kind": "ablation", "repeats": 3}

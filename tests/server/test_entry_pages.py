@@ -85,7 +85,7 @@ def test_a_board_marks_packages_and_says_whether_answers_are_public(entries, ali
     )
     assert "The answers of Digits are public" in digits
     teacher = words_of(client, "/benchmarks/teacher")
-    assert "the draw comes after code is handed in" in teacher
+    assert "the data are chosen at random after code is handed in" in teacher
     assert "run logs" not in teacher
 
 

@@ -281,7 +281,7 @@ def test_cancelled_one_is_asked_for_again(head_to_head, two, client, olivia, ask
     assert head_to_head.cancel(olivia).json()["state"] == "cancelled"
     assert head_to_head.status() == "claimed"
     page = client.get(f"/verifications/{head_to_head.verification_id}").text
-    assert "This head-to-head was cancelled, without a result for either submission." in page
+    assert "This head-to-head was cancelled before it had a result for either submission." in page
     again = ask()
     # The first one never started, so it was no try.
     assert (again.status_code, again.json()["head_to_head"]["threshold"]) == (201, 0.01 / 12)

@@ -43,7 +43,7 @@ def test_submissions_are_listed_newest_first_and_filtered(three, client):
         ("since=&submitter=", three[::-1]),
     ):  # fmt: skip
         assert listed(client, f"/submissions?{query}") == expected, query
-    assert "No match." in client.get("/submissions?submitter=nobody").text
+    assert "0 matches." in client.get("/submissions?submitter=nobody").text
     assert client.get("/submissions?evidence=gold").status_code == 422
 
 
@@ -79,8 +79,8 @@ def test_a_search_finds_names_of_every_kind_or_the_nearest(three, client):
     assert "Hardware 1 H100 1 submission" in found("h100")
     assert "wide net by alice" in found("WIDE")
     assert "digits reference" in found(three[0])
-    assert "No match for “alicia”. Nearest: alice" in found("alicia")
-    assert "No match" not in found("")
+    assert "0 matches for “alicia”. Nearest: alice" in found("alicia")
+    assert "0 matches" not in found("")
     for words in ("alice", "h100"):
         page = client.get(f"/search?q={words}").text
         named = re.findall(r'<a href="(/(?:submitters|accelerators)/[^"]+)"', page)
@@ -96,7 +96,7 @@ def test_marked_rows_lead_to_a_preview_and_to_a_head_to_head_without_a_typed_id(
 
     marked = f"ids={three[1]}&ids={three[0]}"
     preview = client.get(f"/console/verify?preview=yes&kind=replay&{marked}").text
-    assert "Nothing is queued yet" in preview
+    assert "exactly this list is queued" in preview
     assert all(name in preview for name in three[:2])
     head_to_head = client.get(f"/console/head-to-heads?{marked}").text
     assert f'name="challenger" value="{three[0]}"' in head_to_head

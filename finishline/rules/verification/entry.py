@@ -162,7 +162,7 @@ def why_no_entry(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None:
     if benchmark.trainings is None:
         return f"{benchmark.benchmark_id} trains no code submissions"
     if claims[0].package is None:
-        return "it is a claim with run logs. Request its replay instead (kind replay)"
+        return "it is a log submission. Request its replay instead (kind replay)"
     return None
 
 
@@ -267,7 +267,7 @@ def why_no_ablation(benchmark: Benchmark, claims: Sequence[Claim]) -> str | None
     if benchmark.score.by == "quality":
         return f"{benchmark.benchmark_id} ranks by quality, and an ablation compares times"
     if claims[0].package is None:
-        return "it is a claim with run logs; factors are named in the training.toml of code"
+        return "it is a log submission. Ablations are named in the training.toml of code"
     if not claims[0].factors:
         return "its training.toml names no [factors]. Name them and submit the code again"
     return None
@@ -279,17 +279,16 @@ ABLATION = Purpose(
     plan=plan_ablation,
     judge=judge_ablation,
     why_not=why_no_ablation,
-    unable="cannot have its factors measured",
+    unable="cannot have its ablations measured",
     words=Words(
-        to_do="train with and without its factors the code in",
-        doing="Training with and without its factors the code in",
+        to_do="train in full and with its ablations the code in",
+        doing="Training in full and with its ablations the code in",
         endings={
-            "verified": "Factors measured in {runs}, paired by seed and data.",
-            "": "The effect of the factors is open after {runs}.",
+            "verified": "Ablations measured in {runs}, paired by seed and data.",
+            "": "The effect of the ablations is open after {runs}.",
         },
-        about="train a code submission without each of its factors, paired by seed and data",
+        about="train a code submission with each of its ablations, paired by seed and data",
         subject="the code",
-        name="factors",
     ),
     in_box=True,
 )

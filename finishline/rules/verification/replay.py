@@ -387,7 +387,7 @@ REPLAY = Purpose(
             "rejected": "The replay of {runs} contradicts the claim.",
             "": "Inconclusive: the replay of {runs} could not confirm the claim.",
         },
-        about="train the reference again as the claim says",
+        about="train the reference again as the log submission says",
     ),
     checks_claims="train",
 )

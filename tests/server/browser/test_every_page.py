@@ -221,7 +221,7 @@ def test_pages_read_and_work_without_scripts(browser, site, pages, filled, ada):
     page.locator("summary", has_text="Filters").click()
     page.fill("main [name=q]", "nothing is called so")
     page.get_by_role("button", name="Show").click()
-    expect(page.locator("main")).to_contain_text("No match")
+    expect(page.locator("main")).to_contain_text("0 matches")
     sign_in(page, site, ada.secret)
     faults += [fault for each in signed_in for fault in faults_of(page, site, each)]
     page.goto(f"{site}/console/decide/{filled['rerun']}")

@@ -32,7 +32,7 @@ def test_a_webhook_is_made_tested_replaced_and_deleted(client, alice):
     page = console.get(own).text
     assert secret not in page + console.get(NOTICES).text + str(made.headers)
     assert "https://hooks.example/&lt;b&gt;" in page
-    assert "No deliveries yet" in page
+    assert "Deliveries appear here" in page
     assert "A test is queued" in console.done(f"{own}/test")
     refused = console.post(f"{own}/test")
     assert refused.status_code == 409
@@ -55,7 +55,7 @@ def test_what_is_wrong_is_said_beside_the_fields(client, alice):
     assert ftp.status_code == 422
     assert "expected https" in ftp.text
     assert 'value="ftp://a.example"' in ftp.text
-    assert "No webhooks yet" in console.get(NOTICES).text
+    assert "Make a webhook here" in console.get(NOTICES).text
 
 
 def test_an_address_is_asked_for_and_ended(client, alice):
