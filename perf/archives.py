@@ -7,7 +7,7 @@
 * export: the peak memory of an administrator's export, check, backup and restore on a server of
   20,000 submissions, which must not grow with the database.
 
-`--only` measures one of them. The packages are those of FINISHLINE_ARCHIVES (mlperf/v5.1), or of
+`--only` measures a part. The packages are in FINISHLINE_ARCHIVES (mlperf/v5.1), or of
 the folder next to the checkout.
 """
 
@@ -95,7 +95,7 @@ def measure(
     runs: int = 1669,
     submissions: int = 20_000,
 ) -> None:
-    """Measure scoring, importing and copies, or one of them."""
+    """Measure scoring, importing and copies, or a part."""
     archives = Path(os.environ.get("FINISHLINE_ARCHIVES", CHECKOUT.parent / "shared" / "archives"))
     package = Path(packages) if packages else archives / "mlperf" / "v5.1"
     if only != "export" and not package.is_dir():

@@ -7,7 +7,7 @@
 * `threads = 1`, on a machine with nothing else to do: 1.2 processor seconds of one process, or of
   two that share them, and a training alone or next to another worker's.
 
-`--only cost`, `clock` or `threads` measures one of them.
+`--only cost`, `clock` or `threads` measures one part.
 """
 
 import json
@@ -247,7 +247,7 @@ def measure(
     schedules: int = 1000,
     threads: int = 3,
 ) -> None:
-    """Measure the cost, the clock and the processor of a sandbox, or one of them."""
+    """Measure the cost, the clock and the processor of a sandbox, or a part."""
     if only in ("", "cost"):
         hold_start_and_end(bars, starts=starts, kills=kills)
         hold_training(bars, pairs=pairs, steps=steps, trips=trips)

@@ -58,7 +58,7 @@ class Noise:
 
     name: str = ""
     is_bursty: bool = False
-    scatter: float = 1.0  # The challenger's log times, over those of its class.
+    scatter: float = 1.0  # The challenger's log times, over the log times of its class.
     rounds: Callable[[Numbers], Numbers] | None = None
     item: float | None = None
 

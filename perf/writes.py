@@ -8,7 +8,7 @@
   checks each against the stored events, judges it, keeps its runs and raises the board's version.
   Then the workers report again while 8 users submit.
 
-`--only` measures one of them. On ext4 a new file is ten times as dear where many were deleted in
+`--only` measures one part. On ext4 a new file is ten times as dear where many were deleted in
 the minutes before, as tests do: TMPDIR names another file system.
 """
 
@@ -73,7 +73,7 @@ SYSTEM = WorkerSystem("walter", "cpu-perf", "any", 2, 24.0, None, 0, 1, {"python
 def measure(
     bars: Bars, *, only: str = "", seconds: float = 5.0, rounds: int = 3, reports: int = 160
 ) -> None:
-    """Measure sign-ons, submissions and reports, or one of them."""
+    """Measure sign-ons, submissions and reports, or a part."""
     if only in ("", "sign-ons"):
         hold_sign_ons(bars, seconds=seconds, rounds=rounds)
     if only in ("", "submissions"):

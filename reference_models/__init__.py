@@ -18,7 +18,7 @@ and carries no time: the reader keeps the clock. Preparing (`INIT`, `COMPILE`, `
 the run first touches training data. An accelerator is synchronised before every yield. Stopping
 early is not asking for the next one.
 
-A reference with a trained model that can be timed offers besides
+A reference with a trained model that can be timed also offers
 
 * `Measurement.model`: the module that was evaluated, to be used before the next item is asked for;
 * `evaluation_items(*, device, data_dir)`: inputs of that module for each item of the evaluation

@@ -3,7 +3,7 @@
 All of 20 seeds (1000 to 1019) have 0.735 +- 0.007 nats per byte at the stop, the worst 0.751 (mean
 and standard deviation; recipe and target of 0.80 were chosen on others), and first get below 0.80
 after 28 to 32 of the 40 epochs. On one thread of an AMD EPYC (2-core virtual machine, Python
-3.11.7, torch 2.13.0 for CPU) a run takes 35 to 38 s of processor time beside other work on both
+3.11.7, torch 2.13.0 for CPU) a run takes 35 to 38 s of processor time with other work on both
 cores (2 runs). The same seed gives the same curve bit for bit. Not run on a GPU yet.
 
 Quality is the validation loss in nats per byte, so lower is better, on 256 fixed windows of the

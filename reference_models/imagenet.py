@@ -3,7 +3,7 @@
 Not measured yet: neither on a GPU nor on the real images, so no time and no number of epochs to
 93 % is claimed here. This file was run only on small made-up pictures on a CPU (tests).
 
-Pictures lie in `imagenet/train/CLASS/` and `imagenet/val/CLASS/` of the data folder, as
+Pictures are in `imagenet/train/CLASS/` and `imagenet/val/CLASS/` of the data folder, as
 torchvision's ImageFolder wants them. They are decoded on the host, cropped at random to a size that
 grows from epoch to epoch, and scaled on the device. SGD with Nesterov momentum, label smoothing,
 learning rate up linearly and down linearly to zero. Bfloat16 and channels-last on a GPU. Gradients

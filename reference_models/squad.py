@@ -11,7 +11,7 @@ begins and ends. Adam, the learning rate up linearly and down along a cosine. Ev
 once per epoch on an exponential moving average of the weights.
 
 With `pretrained_vectors` = 1 the word vectors are GloVe's and stay as they are. The file
-`squad/glove.6B.100d.txt` has to lie in the data folder. With 0 they are learned from the training
+`squad/glove.6B.100d.txt` has to be in the data folder. With 0 they are learned from the training
 questions alone, which is not expected to reach the target.
 """
 

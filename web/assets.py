@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-# Plotly's smallest bundle. Its licence lies beside it.
+# Plotly's smallest bundle. Its licence is in the same folder.
 BUNDLE_NAME = "plotly-basic.min.js"
 # The style element of Plotly's own rules, and those it carries whole, which it looks for by id.
 GLOBAL_STYLE = "plotly.js-style-global"
@@ -54,7 +54,7 @@ class Asset:
 
 
 def static_asset(path: str) -> Asset | None:
-    """The asset at a path below /static/, or None if there is none.
+    """The asset at a path below /static/, if there is one.
 
     `<fingerprint>/style.css` is immutable while the fingerprint fits. `style.css` and an outdated
     fingerprint (a page that was open during an update) give the current file, to be asked again.
@@ -80,7 +80,7 @@ def asset_names() -> frozenset[str]:
 
 
 def fingerprint(content: bytes) -> str:
-    """16 hex digits that stand for the content."""
+    """16 hex digits of the content."""
     return hashlib.sha256(content).hexdigest()[:16]
 
 

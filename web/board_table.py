@@ -15,10 +15,10 @@ Entry = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Column:
-    """A figure beside those of the ranking, by the name it is sorted by. board.html writes it.
+    """A further figure of a board, by the name it is sorted by. board.html writes it.
 
     It is offered where some entry has one of the figures it `needs`. Only an `is_usual` one is
-    shown to those who did not ask for it.
+    shown by default.
     """
 
     name: str
@@ -49,7 +49,7 @@ COLUMNS = {
 def offered_columns(
     board: Mapping[str, Any], present: Collection[str], *, counts: str = "epochs"
 ) -> list[Column]:
-    """The columns that a board can have beside its metric. Samples may stand for epochs."""
+    """The further columns that a board can have. Samples may replace epochs."""
     has = set(present) | ({"epochs_to_target"} if counts == "samples" else set())
     found = [
         column
@@ -65,7 +65,7 @@ def asked_columns(filters: Mapping[str, Any]) -> list[str]:
 
 
 def shown_columns(columns: Iterable[Column], filters: Mapping[str, Any]) -> list[Column]:
-    """The usual ones, and those that the address adds."""
+    """The usual columns, and what the address adds."""
     return [one for one in columns if one.is_usual or one.name in asked_columns(filters)]
 
 
@@ -79,7 +79,7 @@ def offered_metrics(
 
 
 def why_unranked(entry: Entry) -> str | None:
-    """Reason why a row has no number, None where its evidence says it."""
+    """Reason why a row is unranked, unless its evidence says it."""
     reason, section = entry.get("unranked_reason"), entry["section"]
     if reason is None or section in ("claimed", "unchecked"):
         return None
@@ -112,7 +112,7 @@ KEPT_BY_FORM = (
 )
 FIRST_ORDER = ("rank", "asc")
 USUAL_LIMIT = 50
-# The metrics of each kind of board, the one it is ranked by unless told otherwise first.
+# The metrics of each kind of board, by default ranked by the first.
 METRICS = {
     "train": {"tta": "time", "quality": "quality", "cost": "cost", "energy": "energy"},
     "inference": {"latency": "latency", "inference_cost": "cost of 10,000"},
@@ -153,7 +153,7 @@ def sort_link(filters: Mapping[str, Any], column: str) -> str:
 
 
 def sort_state(filters: Mapping[str, Any], column: str) -> str:
-    """The aria-sort value of a column. A board that nobody sorted stands by rank."""
+    """The aria-sort value of a column. By default a board is sorted by rank."""
     by, order = filters.get("sort") or FIRST_ORDER[0], filters.get("order") or FIRST_ORDER[1]
     if by != column:
         return "none"

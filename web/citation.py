@@ -77,7 +77,7 @@ def _row(submission: View) -> View:
 
 
 def printable(text: object) -> str:
-    """A text without the characters that XML cannot hold, on one line."""
+    """A text of the characters that XML can hold, on one line."""
     return " ".join(NOT_IN_XML.sub("", str(text)).split())
 
 
@@ -137,7 +137,7 @@ def escape_tex(text: object) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text without line breaks and without characters that cannot be printed."""
+    """A text of printable characters on one line."""
     joined = " ".join(text.split())
     return "".join(character for character in joined if character.isprintable() or character == " ")
 

@@ -35,7 +35,7 @@ NAMES = {
 def families(benchmarks: Sequence[View]) -> list[Family]:
     """Our own benchmarks first, then each round of MLPerf, the newest first, then DAWNBench.
 
-    Within a family the boards with submissions stand first. Our own are all rows, because a
+    Within a family the boards with submissions come first. Our own are all rows, because a
     newcomer can take part in them.
     """
     rounds = {_round_of(benchmark) for benchmark in benchmarks}
@@ -58,7 +58,7 @@ def shown_families(benchmarks: Sequence[View], chosen: str | None) -> list[Famil
 
 
 def short_title(benchmark: View) -> str:
-    """A title without the name of its family, which stands above it."""
+    """A title without the name of its family, which is above it."""
     return re.sub(r" \(MLPerf v[0-9.]+\)$", "", str(benchmark["title"]))
 
 

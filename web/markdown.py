@@ -18,7 +18,7 @@ LOOKS = (
     (r"<pre><code[^>]*>", '<pre class="command" tabindex="0"><code>'),
     (r' style="text-align:right"', ' class="r num"'),
     (r' style="[^"]*"', ""),
-    # The contents beside the text lead there too, so this is for the mouse alone.
+    # The contents lead there too, so this is for the mouse alone.
     (
         r'(<h[2-6] id="([^"]*)">.*)(</h[2-6]>)',
         r'\1 <a class="anchor" href="#\2" aria-hidden="true" tabindex="-1">#</a>\3',

@@ -62,7 +62,7 @@ class Plot:
 def board_plot(
     entries: Sequence[Entry], metric: str, time: TimeFormat, first: Entry | None
 ) -> Plot | None:
-    """The marks of measured rows beside the board's `first` one. None for fewer than two rows."""
+    """The marks of measured rows other than the `first`. None for fewer than two rows."""
     shown = [e for e in entries if e["section"] in ("ranked", "elsewhere")]
     rows = {e["submission_id"]: found for e in shown if (found := _figures(e, metric, time))}
     best = _figures(first, metric, time) if first else None

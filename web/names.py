@@ -76,7 +76,7 @@ def row_name(row: View) -> str:
 
 
 def separation_words(row: Row) -> str | None:
-    """Sentence that these runs cannot tell a row from a better one, None if not needed."""
+    """Sentence that a row and a better one are too close to tell, if they are."""
     number, gap = row.get("not_separated_from"), row.get("visible_gap_percent")
     if number is None or gap is None:
         return None

@@ -43,7 +43,7 @@ def render(template: str, **context: Any) -> str:
 
 @cache
 def environment() -> Environment:
-    """The one environment of the process: escapes everything, compiles each template once."""
+    """The environment of the process: escapes everything, compiles each template once."""
     made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,

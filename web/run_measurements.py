@@ -1,4 +1,4 @@
-"""Measurements beside a run: columns, phases, settings."""
+"""Measurements of a run: columns, phases, settings."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,6 +1,6 @@
 """The training process: `python -m worker.child` reads one JSON object and writes JSON lines.
 
-It sees neither server nor broker. Processes of several hosts tell the first one their failures
+Server and broker are out of its reach. Processes of several hosts tell the first one their failures
 through a shared store.
 """
 
@@ -82,7 +82,7 @@ class Communication:
 
 
 def _exchange() -> Any:
-    """Count exchanges in this process, None if it never loaded that module."""
+    """Count exchanges in this process, if it loaded that module."""
     module = sys.modules.get(EXCHANGE_MODULE)
     return None if module is None else module.EXCHANGE
 

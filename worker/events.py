@@ -3,7 +3,7 @@
 It reads one JSON object and writes JSON lines. Its standard output carries events only: prints of a
 trainer or a library go to standard error. It dies with its parent.
 
-As one of several processes that train together it gets a folder and its parent's number instead:
+Each of several processes that train together gets a folder and its parent's number instead:
 orders and events go through that folder (worker.group). The first process writes all events, the
 others only their failures.
 """
@@ -148,7 +148,7 @@ def die_with_parent(parent_pid: int) -> None:
 
 
 def resident_peak_bytes(status: Path = STATUS) -> int | None:
-    """Return this program's largest resident set, None without /proc.
+    """Return this program's largest resident set, where /proc says it.
 
     getrusage would include the parent's memory, because a fork begins as its copy.
     """

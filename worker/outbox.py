@@ -2,7 +2,7 @@
 
 The server compares a report with the moments at which its events came. So it gets an evaluation,
 the start of a run and the start of its clock at once, even while another post waits for its answer.
-Other events follow with one of these.
+Other events follow with such a post.
 """
 
 import itertools

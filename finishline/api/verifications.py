@@ -254,7 +254,7 @@ class BatchView(Schema):
 
 
 class SideView(Schema):
-    """One of two compared verifications."""
+    """A side of two compared verifications."""
 
     id: str
     state: str

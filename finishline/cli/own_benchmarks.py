@@ -1,4 +1,4 @@
-"""Benchmarks and code in folders: write, find and read them, and lay them out for a sandbox."""
+"""Benchmarks and code in folders: write, find, read and copy them for a sandbox."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -137,7 +137,7 @@ def read_task(path: Path) -> tuple[Benchmark, dict[str, bytes]]:
 
 
 def laid_out(name: str, content: bytes, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Lay out files for a sandbox: the definition next to its folder."""
+    """Copy files for a sandbox: the definition next to its folder."""
     return {f"{name}.toml": content} | {f"{name}/{each}": files[each] for each in files}
 
 

@@ -93,7 +93,7 @@ def logs_in(folder: Path) -> list[Path]:
 
 
 def _seed_in(path: Path, benchmark: Benchmark) -> int | bool | None:
-    """Return the seed of a log, None without a seed, False if the clock never started."""
+    """Return the seed of a log or None, and False if the clock has yet to start."""
     try:
         return parse_run_log(path.read_bytes(), name=path.name, benchmark=benchmark).seed
     except LogFormatError as error:

@@ -1,4 +1,4 @@
-"""A worker's measurements besides quality and time: sensors, precision, work, peaks, speed.
+"""A worker's further measurements: sensors, precision, work, peaks, speed.
 
 Plain values that cross between worker and server. A missing figure is None, never 0.
 """

@@ -264,7 +264,7 @@ def band_at(
 
 
 def why_not_adoptable(benchmark: Benchmark, runs: Sequence[ReferenceRun]) -> str | None:
-    """Say why these runs can't judge a benchmark, or None if they can.
+    """Say why these runs can't judge a benchmark, if so.
 
     A band takes twice as many runs at each batch size as the largest replay makes.
     """

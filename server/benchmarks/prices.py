@@ -127,7 +127,7 @@ class SystemPrice:
 
 
 class PriceBook:
-    """Prices by name, without spot prices and superseded entries, which never hold."""
+    """On-demand prices by name that are not superseded."""
 
     def __init__(self, entries: Iterable[PriceRow]) -> None:
         book = sorted(entries, key=lambda entry: (entry.effective_on, entry.id))

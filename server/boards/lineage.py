@@ -97,7 +97,7 @@ def list_ideas(session: Session, benchmark: Benchmark) -> IdeaList:
 
 
 def has_lineage(session: Session, benchmark_id: str) -> bool:
-    """Whether a published code submission of a benchmark is based on another one."""
+    """Whether a published code submission of a benchmark is based on another."""
     based_on = TrainingPackage.manifest["based_on"].as_string()
     statement = (
         select(Submission.id)

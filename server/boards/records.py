@@ -45,7 +45,7 @@ class Lower(Schema):
 class Record(Lower):
     """A submission that took the record of its division.
 
-    `margin` is by how much its quality beats the one before. `verification_id` is the head-to-head
+    `margin` is its gain of quality over the record before. `verification_id` is the head-to-head
     that decided it. `ended` says how a holder lost its place otherwise. A holder that `returned`
     was the holder before, until the next ones were `ended`.
     """

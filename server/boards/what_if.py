@@ -136,7 +136,7 @@ def time_of_set(
     """Make a row's columns for a set of runs. Measured runs are scored as in the ranking.
 
     `factor` multiplies the time for convergence. It was measured at the benchmark's own target, so
-    it counts only there, on every clock. A run without a time leaves the set without one.
+    it counts only there, on every clock. One untimed run leaves the set untimed.
     """
     is_timed = all(time.reason is None for time in times)
     seconds = [time.seconds for time in times] if is_timed else []

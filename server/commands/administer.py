@@ -88,7 +88,7 @@ def serving(var: Path | None) -> Iterator[Services]:
 
 
 def backups_of(settings: Settings) -> Path:
-    """The folder of backups that is named for a server, else one beside its logs."""
+    """The folder of backups that is named for a server, else a folder next to its logs."""
     return settings.backups_dir or settings.artifacts_dir.parent / "backups"
 
 

@@ -19,7 +19,7 @@ Var = Annotated[
     Path | None,
     typer.Option(
         "--var",
-        help="Folder of a server of `finishline up` (default: what FINISHLINE_* settings name).",
+        help="Folder of a server of `finishline up` (default: from the FINISHLINE_* settings).",
     ),
 ]
 Backups = Annotated[

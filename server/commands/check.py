@@ -108,7 +108,7 @@ def check_evidence(services: Services, findings: Findings) -> None:
 
 
 def check_files(connection: Connection, store: ArtifactStore, findings: Findings) -> None:
-    """Read every file that a row of a snapshot names. List those that no row names."""
+    """Read every file that a row of a snapshot names. List files that no row names."""
     named = list_logs(connection)
     ages = stored_files(store)
     for name in sorted(ages.keys() - set(named)):
@@ -147,7 +147,7 @@ def named_by(connection: Connection, sha256: str) -> str:
 
 
 def stored_files(store: ArtifactStore) -> dict[str, float]:
-    """Seconds since each file of a store was written. Those on their way in are left out."""
+    """Seconds since each file of a store was written. Uploads under way are left out."""
     now = time.time()
     if store.bucket is not None:
         return {name: now - changed for name, changed in store.bucket.list_all()}

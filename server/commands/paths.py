@@ -34,7 +34,7 @@ class VarPaths:
         self.tokens = root / "tokens"  # One file for each bootstrapped token.
         self.signing_key = root / "signing-key.pem"  # The private key that signs proofs.
         self.redis = root / "redis"  # The broker's working folder.
-        self.backups = root / "backups"  # Those that no other folder is named for.
+        self.backups = root / "backups"  # Unless another folder is named.
         self.lock = root / "up.lock"  # Held by the supervisor while it runs.
 
     def token(self, name: str) -> Path:
@@ -62,7 +62,7 @@ class VarPaths:
 def prepare_var(root: Path) -> VarPaths:
     """Make the folder, its owner's alone, with its subfolders.
 
-    Logs under an embargo, draws that are sealed and secrets of webhooks lie in it. Raises CliError
+    Logs under an embargo, draws that are sealed and secrets of webhooks are in it. Raises CliError
     if the folder is not writable, not the user's, or one that others can read.
     """
     paths = VarPaths(root.absolute())
@@ -92,7 +92,7 @@ def prepare_var(root: Path) -> VarPaths:
 
 @contextmanager
 def lock_var(paths: VarPaths, *, url: str) -> Iterator[None]:
-    """Hold the folder for one supervisor. Raises CliError if another one holds it.
+    """Hold the folder for one supervisor. Raises CliError if another holds it.
 
     The kernel lets go of the lock when its holder dies, so a file left behind locks nothing.
     """

@@ -62,7 +62,7 @@ def install(
 ) -> int:
     """Write a unit that runs `finishline up`, and start it, now and after each start of the host.
 
-    Of an ordinary user it is a service of their own. Root names with --user who runs it.
+    An ordinary user gets a user service. Root names with --user who runs it.
     """
     unit, folder = unit_of(name, user), var.absolute()
     options = ["--var", str(folder), "--host", host, "--port", str(port), "--devices", devices]

@@ -180,7 +180,7 @@ class Plan:
     def environment(self) -> dict[str, str]:
         """The settings of every child: all it keeps is under the var folder.
 
-        Data sets may lie elsewhere, where FINISHLINE_DATA_DIR says so.
+        Data sets may be elsewhere, where FINISHLINE_DATA_DIR says so.
         """
         settings = self.paths.environment() | {
             "FINISHLINE_DATA_DIR": os.environ.get("FINISHLINE_DATA_DIR") or str(self.paths.data),
@@ -193,7 +193,7 @@ class Plan:
 
 
 def url_of(host: str, port: int) -> str:
-    """The address of a server. One that listens everywhere is reached over loopback."""
+    """The address of a server. A server that listens everywhere is reached over loopback."""
     reachable = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)  # noqa: S104
     bracketed = f"[{reachable}]" if ":" in reachable and "[" not in reachable else reachable
     return f"http://{bracketed}:{port}"

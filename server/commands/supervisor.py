@@ -173,7 +173,7 @@ class Supervisor:
     def _bury(self, kept: _Kept, now: float) -> None:
         """Start a service again later that has died. Raises CliError if that is hopeless.
 
-        One that exits on its own before it ever answered would end the same way each time.
+        A process that exits before it ever answered would end the same way each time.
         """
         service, code = kept.service, kept.process.returncode
         signal_group(kept.process.pid, signal.SIGKILL)

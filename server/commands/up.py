@@ -41,7 +41,7 @@ from server.commands.services import (
 )
 from server.commands.supervisor import StopAskedError, Supervisor
 
-# file name -> (user, role). Each worker has a token of its own beside them
+# file name -> (user, role). Each worker has a further token
 BOOTSTRAPPED = {
     "admin": ("admin", "admin"),
     "organiser": ("organiser", "organiser"),

@@ -202,7 +202,7 @@ def find_webhook(session: Session, caller: Caller, webhook_id: str) -> Receiver:
 
 @router.read("/webhooks/{webhook_id}", role="submitter")
 def get_webhook(session: Session, caller: Caller, webhook_id: WebhookId) -> WebhookView:
-    """Read one of your webhooks."""
+    """Read a webhook of yours."""
     return WebhookView.of(find_webhook(session, caller, webhook_id))
 
 

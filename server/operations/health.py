@@ -156,7 +156,7 @@ GROW = (
 )
 
 
-# While one of these fails, no submission can be taken.
+# If a check of these fails, no submission can be taken.
 NEEDED = frozenset({"database", "artifacts"})
 # Returns a sentence, or raises UnwellError or any error.
 Check = Callable[[], str]
@@ -359,7 +359,7 @@ NOT_READY: dict[int | str, dict[str, Any]] = {
 
 @router.get("/healthz")
 async def check_health() -> HealthView:
-    """Answer 200 while the process runs, even without a database: a restart would not help."""
+    """Answer 200 while the process runs, also if the database is away."""
     return HealthView(version=VERSION)
 
 

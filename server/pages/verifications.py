@@ -145,8 +145,8 @@ def calibration_page(
 ) -> Context:
     """Show a calibration: its progress, its measurements, and its effect if adopted.
 
-    It is compared with the calibration that `other` names, by default with the adopted one of its
-    precision, then of the reference's own, and else with the runs of the benchmark's file.
+    It is compared with the calibration that `other` names. By default that is the adopted one of
+    its precision, then of the reference's own, else the runs of the benchmark's file.
     """
     calibration = queries.find_calibration(session, calibration_id)
     sha256 = calibration.benchmark_sha256

@@ -427,7 +427,7 @@ def compare_calibrations(
     calibration_id: str,
     other: Annotated[str | None, Query(alias="with", max_length=20)] = None,
 ) -> CalibrationComparison:
-    """Compare a calibration with another one, or with the runs of the benchmark's file."""
+    """Compare a calibration with another, or with the runs of the benchmark's file."""
     first = find_calibration(session, calibration_id)
     second = None if other is None else find_calibration(session, other)
     if second is not None and second.benchmark_id != first.benchmark_id:

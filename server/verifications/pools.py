@@ -71,7 +71,7 @@ def measured_runs(benchmark: Benchmark, report: ReplayReport) -> list[PoolRun]:
 def timed_runs(
     verification: Verification, benchmark: Benchmark, report: ReplayReport, *, hardware_class: str
 ) -> list[PoolRun]:
-    """Return the runs that measure a time: no control, no repeat, no other class, no drift."""
+    """Return the runs that measure a time. Checks, other classes and drift are left out."""
     if why_not_timed(report, hardware_class=hardware_class) is not None:
         return []
     untimed = verification.control_runs | verification.repeat_runs
@@ -97,7 +97,7 @@ class Spreads:
         self._of_class = {name: score.spread(those.values()) for name, those in pools.items()}
 
     def of(self, hardware_class: str) -> Spread | None:
-        """Return the spread of one run's log time, or quality, on a class. None without a basis."""
+        """Return the spread of one run's log time, or quality, on a class, if enough is known."""
         return self._of_class.get(hardware_class) or self._calibrated
 
 

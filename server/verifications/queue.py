@@ -6,7 +6,7 @@
    ORGANISERS_IN_A_ROW of the former go in a row.
 3. Within each of the two, submitters take turns. Next is a submitter without a turn, then the
    submitter with the longest time since a turn on this hardware class. So a thousand attempts of
-   one submitter delay another's first by at most one of them.
+   one submitter delay another's first by at most one attempt.
 4. A submitter's oldest attempt goes first. Attempts without an able free worker are passed over.
 
 A turn is the moment when a worker was drawn. The attempt stores it.

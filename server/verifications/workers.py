@@ -240,7 +240,7 @@ def confirm_worker(
 
 
 class HeldError(ConflictError):
-    """A worker is held. Another one may lease the attempt."""
+    """A worker is held. Another may lease the attempt."""
 
 
 def refuse_held(session: Session, name: str) -> None:
@@ -316,7 +316,7 @@ def resume_everything(session: Session, caller: Caller, *, reason: str | None) -
 def pause_failing(session: Session, worker_name: str) -> None:
     """Pause all workers of a worker's owner if three of their last ten attempts failed.
 
-    Attempts count since an organiser last resumed one of them, if the infrastructure failed. A
+    Attempts count since an organiser last resumed a worker, if the infrastructure failed. A
     right report from a busy host is excused. Organisers' own workers go on.
     """
     owner = session.scalar(select(WorkerRow.user_id).where(WorkerRow.name == worker_name))

@@ -74,7 +74,7 @@ class Curves:
 
 
 def fitted_axis(target: View, curves: Iterable[Sequence[View]]) -> dict[str, Any]:
-    """The axis of a quality without the worst third of the points, where nothing is decided."""
+    """The axis of a quality for the better two thirds of the points, which decide."""
     is_higher = target["direction"] == "higher"
     found = sorted((point["quality"] for curve in curves for point in curve), reverse=not is_higher)
     ends = [found[len(found) // 3], found[-1], target["value"]] if found else []
@@ -130,7 +130,7 @@ def runs_chart(
     *,
     time: TimeFormat = SECONDS,
 ) -> Chart:
-    """Quality of each run of a submission over seconds, beside ghosts, and over epochs."""
+    """Quality of each run of a submission over seconds, with ghosts, and over epochs."""
     rows = evaluations_table([(run["file"], run) for run in runs], target, first="Run")
     if is_strip(runs):
         return strip_chart(runs, rows, target, time)
@@ -189,7 +189,7 @@ DASHES = {"record": "solid", "claim": "dot"}
 
 
 def ghost_traces(ghost: View, time: TimeFormat) -> list[Trace]:
-    """A ghost over seconds, and by evaluation where it stands beside those of the replay."""
+    """A ghost over seconds, and by evaluation where the replay has the same evaluations."""
     role = ghost["role"]
     name = "claim, mean" if role == "claim" else f"record: {draw.label(ghost['model'])}"
     if role == "record" and ghost["is_own"]:

@@ -23,7 +23,7 @@ MOST_FAMILIES = 12
 class Step:
     """The fastest entry with so many accelerators.
 
-    `speed_up` is in accelerators of the smallest system: twice as fast as one of 8 is 16.
+    `speed_up` is in accelerators of the smallest system: twice as fast as 8 is 16.
     """
 
     entry: View

@@ -24,7 +24,7 @@ SYMBOLS = {
     "contradicted": "x",
 }
 LINE, MOST_LINES = 36, 3
-# A run is a thin line of one colour: many of them show where they lie together.
+# A run is a thin line of one colour: many of them show where runs meet.
 LOOK = {"width": 1.25, "opacity": 0.6, "marker": {"size": 5}}
 RUN: dict[str, Any] = {"mode": "lines+markers"} | LOOK
 _FEWEST_TICKS = 3
@@ -44,7 +44,7 @@ class Row:
 class Table:
     """The figures of a chart: a row for each point that is drawn, and each that was left out.
 
-    A column has its heading, and whether it has figures, which stand to the right.
+    A column has its heading, and whether it has figures, aligned to the right.
     """
 
     columns: tuple[tuple[str, bool], ...] = ()
@@ -116,7 +116,7 @@ def line(
     meta: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> Trace:
-    """A line. `paint` names its colour. A number is that of a series.
+    """A line. `paint` names its colour. A number is of a series.
 
     Without `hover`, a template of Plotly, nothing is told of its points.
     """
@@ -209,7 +209,7 @@ def axis(
     """An axis. Logarithmic where its values are positive and differ widely, or `is_log` asks.
 
     Around a single value Plotly draws one unit to each side. That would go below zero for a small
-    amount, which stands halfway between zero and its double instead.
+    amount, which is halfway between zero and its double instead.
     """
     known = list(values)
     positive = bool(known) and min(known) > 0

@@ -11,9 +11,9 @@ from web.formats import TimeFormat, day, moment
 from web.names import byline, entry_title, hardware
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
-FEW_DAYS = 6  # Ticks stand a day apart in so short a time.
+FEW_DAYS = 6  # Ticks are a day apart in so short a time.
 FEWEST_POINTS = 2
-MOST_NAMED = 8  # More names would lie on each other.
+MOST_NAMED = 8  # More names would overlap.
 ONE_POINT = "There is one record: a line needs two."
 NOTHING = "No record has been set here yet: the first ranked submission sets it."
 
@@ -43,7 +43,7 @@ def records_chart(view: View) -> Chart:
         if time.quality_unit
         else draw.time_axis(time, "Time to accuracy", (mark["tta_seconds"] for mark in marks)),
         height=420,
-        margin={"l": 48, "r": 16, "t": 56, "b": 48},  # Two lines of a name stand above the first.
+        margin={"l": 48, "r": 16, "t": 56, "b": 48},  # Two lines of a name are above the first.
         showlegend=len(named) > 1,
         meta={"note": note} if note else {},
     )
@@ -84,7 +84,7 @@ def _steps(
     *,
     is_named: bool,
 ) -> Trace:
-    # The end of the last step is no record, so it has neither mark nor name.
+    # Records have marks and names. The end of the last step has none.
     names = [f"{time.ranked(each)}<br>{draw.label(entry_title(each))}" for each in records]
     places = ["top right" for _ in records[:-1]] + [
         "middle left" if len(records) > 1 else "top right"

@@ -1,4 +1,4 @@
-"""Charts of verifications: a replay beside its ghosts, a head-to-head, a calibration."""
+"""Charts of verifications: a replay with its ghosts, a head-to-head, a calibration."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ def replay_chart(
     *,
     is_code: bool = False,
 ) -> Chart:
-    """Quality of each run over time and by evaluation, beside ghosts and band.
+    """Quality of each run over time and by evaluation, with ghosts and band.
 
     A planned run that has not begun is an empty trace, which the page fills as evaluations arrive.
     """
@@ -118,7 +118,7 @@ NONE_REACHED = "No run reached the target."
 SIDE_SYMBOLS: dict[Side, str] = {"challenger": "circle", "holder": "circle-open"}
 LETTERS: dict[Side, str] = {"holder": "A", "challenger": "B"}
 WIDE = 4.0  # From this ratio of the slowest to the fastest run on, an axis is logarithmic.
-PAIR_HEIGHT = 33  # The height of a row of the table beside the chart.
+PAIR_HEIGHT = 33  # The height of a row of the table next to the chart.
 
 
 def counted_pairs(verification: View) -> list[View]:
@@ -150,7 +150,7 @@ def head_to_head_chart(pairs: Sequence[View], time: TimeFormat = SECONDS) -> Cha
     known = [at for at in seconds if at is not None]
     is_wide = by_time and bool(known) and max(known) > WIDE * min(known)
     title += ", log scale" if is_wide else ""
-    shift = -16 if is_left else 16  # A letter stands outside of its pair.
+    shift = -16 if is_left else 16  # A letter is outside of its pair.
     return draw.chart(
         [joins, *(_dots([pair[side] for pair in placed], side) for side in LETTERS)],
         rows,
@@ -179,7 +179,7 @@ def head_to_head_chart(pairs: Sequence[View], time: TimeFormat = SECONDS) -> Cha
 
 
 def _place_of(run: View, time: TimeFormat) -> float | None:
-    """Where a run stands in the chart: its time, or its quality where the board ranks by it."""
+    """Where a run is in the chart: its time, or its quality where the board ranks by it."""
     if time.quality_unit is not None:
         return run["quality"] if run["ending"] == "reached" else None
     return None if run["seconds"] is None else run["seconds"] / time.scale

@@ -102,7 +102,7 @@ class MovedBytes(TorchDispatchMode):  # type: ignore[misc]
 
 
 def count_work(step: Callable[[], object], *, batch_size: int) -> ModelWork | None:
-    """Count FLOPs and bytes of one uncompiled step, None without a matmul or a convolution."""
+    """Count FLOPs and bytes of one uncompiled step, if it has a matmul or a convolution."""
     counter, moved = FlopCounterMode(display=False, custom_mapping=FORMULAS), MovedBytes()
     fused = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # It fuses a whole layer into one operation.

@@ -59,7 +59,7 @@ def node_of(system: WorkerSystem) -> Node:
 
 
 def class_over(node: Node, *, hosts: int) -> str:
-    """Name the hardware class of several hosts like this one."""
+    """Name the hardware class of several hosts like this."""
     accelerators = [node.accelerator or ""] * node.accelerator_count
     return hardware_class_of(node.processor, node.processor_count, accelerators, hosts=hosts)
 
@@ -104,8 +104,8 @@ def describe_surroundings(
     """Describe the surroundings of a device by name. The container's start states `image_digest`.
 
     The container's id comes from control groups or mounts. `numa_nodes` has the processors of each
-    memory node, for example `0: 0-31, 1: 32-63`. The power limit is the sustained one of the first
-    processor package.
+    memory node, for example `0: 0-31, 1: 32-63`. The power limit is the first processor package's
+    sustained limit.
     """
     groups = (_read(root / "proc/self" / name) or "" for name in ("cgroup", "mountinfo"))
     container = next((id_ for text in groups if (id_ := CONTAINER_ID.search(text))), None)

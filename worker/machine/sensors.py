@@ -164,7 +164,7 @@ def timed_joules(joules_by_phase: Mapping[str, float], clock: Clock) -> float:
 
 
 def samples_per_joule(samples: int, joules: float | None) -> float | None:
-    """Return samples trained on for each joule, None without measured energy."""
+    """Return samples trained on for each joule, if energy was measured."""
     return None if joules is None or joules <= 0 else samples / joules
 
 

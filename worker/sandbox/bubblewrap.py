@@ -47,7 +47,7 @@ NAMESPACES_REFUSED = (
     "FINISHLINE_BOX=oci"
 )
 
-# The uid that a root worker's sandbox has on the host. It owns no file and no other process.
+# The uid that a root worker's sandbox has on the host. It owns nothing else.
 BOX_UID = 64_999
 # PATH of a sandbox's programs, instead of the worker's.
 SEARCHED = "/usr/sbin:/usr/bin:/sbin:/bin"
@@ -147,7 +147,7 @@ def check_host() -> None:
 
 
 def why_no_cgroup() -> str | None:
-    """Return why sandboxes have no cgroup, None if they have one."""
+    """Return why sandboxes lack a cgroup, if they do."""
     found = delegated()
     return str(found) if isinstance(found, NoCgroupError) else None
 

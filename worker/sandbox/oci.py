@@ -193,7 +193,7 @@ def has_cgroup() -> bool:
 
 
 def why_no_cgroup() -> str | None:
-    """Return why containers have no cgroup, None if they have one."""
+    """Return why containers lack a cgroup, if they do."""
     return None if has_cgroup() else "podman has none of version 2 with memory, pids"
 
 

@@ -49,7 +49,7 @@ class Order:
     """A code submission to run in a sandbox.
 
     `packages` are the environment's, with their versions. `extra` are further read-only files, and
-    `gpus` the UUIDs of a container's GPUs. Empty `processors` stand for all.
+    `gpus` the UUIDs of a container's GPUs. Empty `processors` mean all.
     """
 
     package: Path

@@ -140,7 +140,7 @@ COMPILER_VARIABLES = {
 
 @functools.cache
 def gcc_version() -> str | None:
-    """Return the version of the host's gcc in three numbers, None without gcc or its linker."""
+    """Return the version of the host's gcc in three numbers, if gcc and its linker are there."""
     if not all(Path(name).is_file() for name in PROGRAMS):
         return None
     told = subprocess.run(

@@ -2,8 +2,9 @@
 
 The clock starts before the first byte of `go` and stops at the last byte of the predictions that
 reach the target. It runs through evaluations, copies and late imports. Another thread scores
-predictions while this one listens. The first ask at the target ends the run and fixes the result.
-A budget ends the run when it is used up, and the last ask whose predictions arrived by then counts.
+predictions while this thread listens. The first ask at the target ends the run and fixes the
+result. A budget ends the run when it is used up, and the last ask whose predictions arrived by
+then counts.
 """
 
 import hashlib

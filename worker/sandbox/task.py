@@ -171,7 +171,7 @@ class TaskBox:
             raise TaskError(f"the task returned no two numbers: {error}") from error
 
     def last_error(self) -> TaskError | None:
-        """Return the error with which the module failed to score predictions, None without one."""
+        """Return the error with which the module failed to score predictions, if any."""
         until = time.perf_counter() + 1.0  # A second thread reads the log.
         while not (log := self._box.log_tail()).endswith("\n") and time.perf_counter() < until:
             time.sleep(0.01)

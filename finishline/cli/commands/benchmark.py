@@ -193,7 +193,7 @@ def _write(path: Path, content: bytes, *, replace: bool) -> None:
 @app.command("init")
 @shows
 def init(screen: Screen, path: BenchmarkPath) -> None:
-    """Write a running example of a benchmark of your own: definition, task and reference."""
+    """Write a running example of a benchmark: definition, task and reference."""
     name = re.sub(r"[^a-z0-9_-]", "-", path.resolve().name.lower()).lstrip("0123456789_-")
     name = name or TEMPLATE_ID
     named = (f'"{TEMPLATE_ID}"', f'"{name}"')

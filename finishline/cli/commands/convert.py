@@ -39,7 +39,7 @@ def convert(
             metavar="FILE...", help="The files to read, one a run, or a folder of event files."
         ),
     ],
-    format_: Annotated[Format, Option("--from", help="What the files are.")],
+    format_: Annotated[Format, Option("--from", help="Kind of the files.")],
     benchmark: Annotated[str, Option(help="Id of a benchmark, or its TOML file.")],
     out: Annotated[Path, Option(help="Folder to write the next run_N.log to.")],
     quality: Annotated[str | None, Option(help="Tag, field or column of the quality.")] = None,

@@ -56,7 +56,7 @@ def read_rows(path: Path) -> Iterator[tuple[int | None, dict[str, str]]]:
         yield row.line, {name.casefold(): str(cell) for name, cell in row.cells.items()}
 
 
-Student = tuple[str | None, str | None]  # A name to propose and a mail address, or one of them.
+Student = tuple[str | None, str | None]  # A name to propose, a mail address, or both.
 
 
 def read_class(path: Path, *, domain: str | None = None) -> tuple[list[Student], list[str]]:
@@ -92,7 +92,7 @@ def read_class(path: Path, *, domain: str | None = None) -> tuple[list[Student],
 def invite(
     server: ServerClient,
     screen: Screen,
-    role: Annotated[Role, Option(help="Role of those who join.")] = "submitter",
+    role: Annotated[Role, Option(help="Role of people who join.")] = "submitter",
     uses: Annotated[int, Option(min=1, help="How many people may join.")] = 1,
     until: Annotated[
         str | None, Option(metavar="DATE", help="Last day (default: in 7 days).")
@@ -101,7 +101,7 @@ def invite(
     organisation: Annotated[str | None, Option(help="Organisation to join.")] = None,
     name: Annotated[str | None, Option(help="Name proposed to a single person.")] = None,
     approve: Annotated[
-        bool, Option("--approve", help="Approve whoever joins, as `admin user approve` does.")
+        bool, Option("--approve", help="Approve everyone who joins, as `admin user approve` does.")
     ] = False,
     file: Annotated[
         Path | None,

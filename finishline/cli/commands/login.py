@@ -28,7 +28,7 @@ def login(
 ) -> None:
     """Keep a server's address and your token, which is asked for or read from stdin.
 
-    Commands use the first login. FINISHLINE_PROFILE chooses another one. The token goes into a file
+    Commands use the first login. FINISHLINE_PROFILE chooses another. The token goes into a file
     readable only by you.
     """
     name = profile or os.environ.get("FINISHLINE_PROFILE") or "default"

@@ -79,7 +79,7 @@ admin user approve NAME --undo
     Such a sandbox bounds less of its host's memory: approve only users whom you know.
 admin user remove NAME --yes
     POST /users/{name}/erasure -> {name} is {view[name]} from now on.
-    Replace a person's name by former-17 wherever it stands, and end their access.
+    Replace a person's name by former-17 everywhere, and end their access.
     Their submissions stay under that name.
 admin organisation list
     GET /organisations -> organisations
@@ -101,7 +101,7 @@ admin invite list
     List the links that you made. An admin sees all.
 admin invite remove ID
     DELETE /invitations/{id} -> Link {id} is revoked.
-    Revoke a link. Those who joined with it stay.
+    Revoke a link. People who joined with it stay.
 
 admin quota list
     GET /quotas -> all_quotas_lines
@@ -132,7 +132,7 @@ admin queue set PAUSE --reason
 
 admin review VERIFICATION DECISION --reason!
     POST /verifications/{verification}/decision -> Verdict of {id}, {outcome}: {decision}. {reason}
-    Publish the verdict of a rerun, or keep the one that is published (organisers only).
+    Publish the verdict of a rerun, or keep the published verdict (organisers only).
 admin withdraw SUBMISSION --reason! --undo
     POST /submissions/{submission}/withdrawal | /submissions/{submission}/reinstatement
     -> shown_submission_lines

@@ -1,4 +1,4 @@
-"""`finishline run`: train the reference, or a program of your own."""
+"""`finishline run`: train the reference, or your program."""
 
 import os
 import secrets
@@ -61,7 +61,7 @@ def run(
         list[str] | None,
         Argument(
             metavar="COMMAND",
-            help="A program of your own to run for each seed (default: the reference).",
+            help="Your program, run for each seed (default: the reference).",
         ),
     ] = None,
     out: Annotated[Path | None, Option(help="Folder to write to (default: runs/<time>).")] = None,
@@ -85,7 +85,7 @@ def run(
     plain: Plain = False,
     benchmarks_dir: BenchmarksDir = None,
 ) -> ExitCode:
-    """Train code in a sandbox, a benchmark's reference, or a program of your own.
+    """Train code in a sandbox, a benchmark's reference, or your program.
 
     A PATH with a training.toml is code, trained as a worker trains it. The reference and a program
     write a submission.

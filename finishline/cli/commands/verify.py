@@ -37,7 +37,7 @@ def verify(
     ] = False,
     kind: Annotated[
         str | None,
-        Option(callback=_known_kind, help=f"By default the one that fits. {KINDS}."),
+        Option(callback=_known_kind, help=f"By default chosen by the submission. {KINDS}."),
     ] = None,
     reason: Annotated[str | None, Option(help="Reason, shown with the verification.")] = None,
     benchmark: Annotated[str | None, Option(help="All submissions of this benchmark.")] = None,

@@ -217,7 +217,7 @@ def _day_of(file: ArchiveFile, archive: Archive) -> date | None:
 def _read_files(
     found: ResultSet, name: str | None, benchmark: Benchmark | None, reader: Reader
 ) -> tuple[list[Reading], Problems]:
-    """Read every log as one of a benchmark. In a set a sentence may replace a log."""
+    """Read every log as a run of a benchmark. In a set a sentence may replace a log."""
     problems = Problems()
     known = (*reader.definitions.mlperf_names(), *HPC_BENCHMARKS)
     names = names_of(name, benchmark) if name else known

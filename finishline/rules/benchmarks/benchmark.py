@@ -212,7 +212,7 @@ LONGEST_SECONDS = 30 * 86_400.0  # A lease of 1e300 seconds ends after all calen
 MAX_RUNS = 100  # Logs of a submission.
 FINEST_SHARE = 10**6  # Of a target with uncounted test items.
 MOST_ITEMS = 10**15  # Of a data set, a million times the largest one of an archive.
-# References with several precisions have this one as the first, and train in it without being told.
+# References with several precisions have it as the first, and train in it without being told.
 OWN_PRECISION = "fp32"
 
 

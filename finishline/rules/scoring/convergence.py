@@ -231,7 +231,7 @@ def limit_at(
 ) -> ConvergenceLimit | None:
     """Return the limit at a batch size: a point's own or interpolated. None outside the points.
 
-    An interpolated point counts as one of 2 N reference runs (the checker's reading).
+    An interpolated point counts among 2 N reference runs (the checker's reading).
     """
     sizes = [point.batch_size for point in limits]
     place = bisect.bisect_left(sizes, batch_size)

@@ -34,7 +34,7 @@ def first_evaluation_at_target(
 
     first_crossing: the first evaluation in log order at the target or beyond. sustained: the last
     of the first `reach.evaluations` such evaluations in a row. fixed_stop: the last evaluation, at
-    any quality, because there the mean over runs is tested. budget: the last one that ended within.
+    any quality, because there the mean over runs is tested. budget: the last evaluation within it.
     Raises RuleError on a run without evaluations.
     Source: dawn-bench-entries README, "CIFAR10 Training". Modded-nanogpt, rules of the speedrun.
     """

@@ -86,7 +86,7 @@ def _impossible(
 
 
 def plan_latency(request: Request) -> list[Training]:
-    """Plan the one training of the model to time."""
+    """Plan the training of the model to time."""
     drawn = draw(request.entropy, runs=1)
     return train_as_claimed(request, drawn, "tta", "latency", "profile")
 
