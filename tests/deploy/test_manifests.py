@@ -304,7 +304,8 @@ for folder in ("worker", "reference_models"):
             name = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
             importlib.import_module(name)
 for name, module in list(sys.modules.items()):
-    if name.partition(".")[0] in ("worker", "reference_models", "finishline"):
+    is_ours = name.partition(".")[0] in ("worker", "reference_models", "finishline")
+    if is_ours and module.__file__:  # A folder without __init__.py has none.
         for node in ast.parse(pathlib.Path(module.__file__).read_text()).body:
             if isinstance(node, ast.ImportFrom):
                 print(node.module.partition(".")[0])
