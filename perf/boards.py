@@ -1,9 +1,9 @@
 """Reads of boards at speed, against a plain Starlette route, and the first read after a write.
 
-A server whose board has 5,000 results and a plain Starlette application that answers the same bytes
-are loaded in turns over loopback: the bar is in requests per CPU second of the server, which
-neighbours on the machine leave alone. Then submissions are changed by another process, and the
-first read after each write is timed.
+One server has a board of 5,000 results. A plain Starlette application answers the same bytes. Both
+are loaded in turns over loopback. The bar is in requests per CPU second of the server, which other
+programs on the machine don't change. Then another process changes submissions, and the first read
+after each write is timed.
 """
 
 import itertools

@@ -84,7 +84,7 @@ class TimeFormat:
         """A figure that ranks, in words: a time, or a quality with four digits."""
         if figure is None or self.quality_unit is None:
             return self(figure)
-        return quality(float(f"{figure:.4g}"), self.quality_unit)
+        return _with_unit(significant(figure, 4), self.quality_unit)
 
     def ends(self, row: Mapping[str, Any]) -> tuple[float | None, float | None]:
         """The ends of the interval of the figure that ranks a row."""
@@ -99,7 +99,7 @@ class TimeFormat:
         low, high = self.ends(row)
         if self.quality_unit is None:
             return self.interval(low, high)
-        return "" if low is None or high is None else f"{low:.4g} to {self.shown(high)}"
+        return "" if low is None or high is None else f"{significant(low, 4)} to {self.shown(high)}"
 
     def _figure(self, seconds: float) -> str:
         value = seconds / self.scale
@@ -205,9 +205,13 @@ def quality(value: float | None, unit: str | None = None) -> str:
     """A quality in the unit of its metric, never rescaled."""
     if value is None:
         return DASH
-    if unit == "percent":
-        return f"{number(round(value, 3))}{GAP}%"
-    return number(value) if unit in (None, *UNNAMED_UNITS) else f"{number(value)}{GAP}{unit}"
+    return _with_unit(number(round(value, 3) if unit == "percent" else value), unit)
+
+
+def _with_unit(figure: str, unit: str | None) -> str:
+    if unit in (None, *UNNAMED_UNITS):
+        return figure
+    return f"{figure}{GAP}{'%' if unit == 'percent' else unit}"
 
 
 def number(value: object, digits: int = 5) -> str:

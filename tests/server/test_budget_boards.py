@@ -302,3 +302,29 @@ def test_a_replay_of_the_reference_measures_its_quality(client, replay, make_rep
     assert row["evidence"] == "measured"
     page = words_of(client.get(f"/submissions/{replay.submission_id}").text)
     assert "mean of 3 runs within 5 s" in page
+
+
+def test_a_submission_speaks_of_its_quality(client, two, digits_submission, submit):
+    """Every run counts, none reaches a target, and no time is said to rank."""
+    claimed = submit(digits_submission).json()["id"]
+    pages = {
+        (name, tab): words_of(client.get(f"/submissions/{name}?tab={tab}").text)
+        for name in (two[0], claimed)
+        for tab in ("result", "runs", "scoring")
+    }
+
+    for page in pages.values():
+        assert not re.search("reached the target|Time to accuracy|Time as claimed|dropped", page)
+    score = pages[two[0], "scoring"]
+    assert "5 of 5 had an evaluation within the budget" in score
+    assert "From the quality to the rank" in score
+    assert "The quality of our own runs ranks." in score
+    assert "It has the higher mean. A head-to-head decides first place: its head-to-head" in score
+    assert re.search(r"Interval 90\.\d\d to 91\.\d\d.%: 95.%, of the mean", score)
+    assert "5 of 5 runs had an evaluation within the budget" in pages[two[0], "runs"]
+    claim = pages[claimed, "scoring"]
+    assert "Quality of each run Seconds on the mlperf clock to the last evaluation" in claim
+    assert claim.count("s counts") == 3
+    assert "The submitter's own quality is not numbered." in claim.replace("&#39;", "'")
+    run = words_of(client.get(f"/submissions/{claimed}/runs/0").text)
+    assert "Evaluated after 0.912" in run

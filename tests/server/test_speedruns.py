@@ -80,7 +80,9 @@ def test_an_accepted_result_shows_its_statistics(imported, client):
     spread = "5 runs, standard deviation 0.158 s"
     for words in ("First of all by @ann", "Mean time", spread, "Mean quality", "3.2785"):
         assert words in page
-    assert "Steps to target" in client.get(f"/submissions/{submission}?tab=scoring").text
+    scoring = client.get(f"/submissions/{submission}?tab=scoring").text
+    for words in ("Steps to target", "5 published runs counted", "from the published runs"):
+        assert words in scoring
 
 
 def test_the_time_line_has_each_record_with_its_day_and_drop(imported, client):

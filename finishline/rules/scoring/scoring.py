@@ -182,6 +182,18 @@ def score(
     cv = coefficient_of_variation_percent(converged)
     quality = _quality_of_set(scores, benchmark)
     by_quality = benchmark.score.by == "quality"
+    timed = (
+        *_tta_steps(scores, places, benchmark, raw, rcp, tta),
+        Step("coefficient of variation", OF_CV, seconds_of, cv, "%", _spread(converged, cv)),
+        Step(
+            COST_STEP,
+            "TTA / 3600 × price per hour",
+            priced,
+            cost,
+            "USD",
+            None if cost is None else f"{_plain(tta)} / 3600 × {_plain(price_usd_per_hour)}",
+        ),
+    )
     formulas = (_run_formula(run, benchmark, clock) for run in runs)
     return Result(
         benchmark_sha256=benchmark.sha256,
@@ -200,18 +212,8 @@ def score(
         evaluation_interval_seconds=step,
         violations=(*broken, *rcp_violations),
         steps=(
-            *map(_run_step, scores, formulas, run_uses(times, benchmark.runs)),
-            *_tta_steps(scores, places, benchmark, raw, rcp, tta),
-            *((_quality_step(scores, benchmark, quality),) if by_quality else ()),
-            Step("coefficient of variation", OF_CV, seconds_of, cv, "%", _spread(converged, cv)),
-            Step(
-                COST_STEP,
-                "TTA / 3600 × price per hour",
-                priced,
-                cost,
-                "USD",
-                None if cost is None else f"{_plain(tta)} / 3600 × {_plain(price_usd_per_hour)}",
-            ),
+            *map(_run_step, scores, formulas, _uses(scores, benchmark.runs, benchmark)),
+            *((_quality_step(scores, benchmark, quality),) if by_quality else timed),
         ),
         raw_tta_seconds=raw,
         rcp=rcp,
@@ -304,16 +306,22 @@ def measured_steps(runs: Sequence[RunScore], benchmark: Benchmark) -> tuple[Step
     """Explain the olympic mean of measured times, or with a budget the mean of their quality."""
     times = {run.file: run.tta_seconds for run in runs}
     rule = RunsRule(len(runs), dropped_at_each_end(len(runs)))
-    uses, end = run_uses([*times.values()], rule), "the first evaluation at the target"
+    end = "the first evaluation at the target"
     words, found = _mean([*times.values()], rule.dropped), measured_seconds([*times.values()])
     total = Step("TTA", _mean_formula(len(runs), rule), times, found, "s", words)
     if benchmark.score.by == "quality":
-        uses = ["counts" if run.reached else "counts as the worst" for run in runs]
         end = _budget_words(benchmark)
         found = benchmark.score.measured([run.best_quality for run in runs])
         total = _quality_step(runs, benchmark, found)
     ended = (f"Seconds on the worker's stopwatch to {end}" for _ in runs)
+    uses = _uses(runs, rule, benchmark)
     return (*map(_run_step, runs, ended, uses), total)
+
+
+def _uses(runs: Sequence[RunScore], rule: RunsRule, benchmark: Benchmark) -> list[str]:
+    if benchmark.score.by == "quality":
+        return ["counts" if run.reached else "counts as the worst" for run in runs]
+    return run_uses([run.tta_seconds for run in runs], rule)
 
 
 def _run_step(run: RunScore, formula: str, use: str) -> Step:
