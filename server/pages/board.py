@@ -15,7 +15,7 @@ from finishline.rules.errors import RuleError
 from server.base.board_versions import board_version, cached_for_board
 from server.base.database import Services, ServicesDep
 from server.base.errors import ConflictError, ContentError, ServerError
-from server.benchmarks.definitions import find_benchmark, round_of
+from server.benchmarks.definitions import find_benchmark, round_of, rounds_of
 from server.benchmarks.endpoints import NO_SUBMISSIONS, benchmark_view, count_submissions
 from server.benchmarks.phases import current_dates
 from server.boards.board import (
@@ -186,6 +186,8 @@ def _around(session: Session, benchmark: Benchmark, query: BoardQuery, version: 
     benchmark_id = benchmark.benchmark_id
     counts = count_submissions(session, [benchmark_id]).get(benchmark_id, NO_SUBMISSIONS)
     view = benchmark_view(benchmark, counts).model_dump(mode="json")
+    shown = query.round if query.round in rounds_of(benchmark) else None
+    published = sorted(counts.published) if shown else []
     dates = cached_for_board(
         session, benchmark_id, "dates", lambda: _dates(session, benchmark), version=version
     )
@@ -195,7 +197,7 @@ def _around(session: Session, benchmark: Benchmark, query: BoardQuery, version: 
         version=version,
     )
     return {
-        "benchmark": view | {"round": query.round, "published": sorted(counts.published)},
+        "benchmark": view | {"round": shown, "published": published},
         "lineage": based,
         "rules": benchmark,
         "kind": query.kind,

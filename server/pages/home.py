@@ -21,6 +21,7 @@ from server.boards.live import read_race
 from server.boards.records import DivisionRecords, lowest_records, records_by_benchmark
 from server.pages.board import times_fitting, times_of
 from server.pages.declared import Context, public_page
+from server.submissions.lists import SubmissionQuery, list_submissions
 from server.verifications.views import VerificationLine, latest_verdicts, live_verifications, view
 from web.charts.parts import Chart
 from web.charts.verification import counted_pairs, head_to_head_chart, replay_chart
@@ -233,17 +234,19 @@ def _results(
 ) -> Context:
     every = board_results(session, services.benchmarks.values())
     found = [result for result in every if fits(result)]
-    if not found:
+    if not found and not list_submissions(session, SubmissionQuery(**{kind: name[:100]})).rows:
         known = {r["accelerator"].model if kind == "accelerator" else r["submitter"] for r in every}
         meant = did_you_mean(name, [one for one in known if one])
         raise NotFoundError(f"There is no result of {kind} {name[:100]!r}{meant}.")
-    is_accelerator, first = kind == "accelerator", found[0]
+    title = name
+    if found:
+        first = found[0]
+        is_submitter = kind == "submitter"
+        title = named(name, first["display_name"]) if is_submitter else first["accelerator"].model
     boards = {(result["benchmark"], result["division"], result["evidence"]) for result in found}
     return {
         "kind": kind,
-        "name": first["accelerator"].model
-        if is_accelerator
-        else named(name, first["display_name"]),
+        "name": title,
         "results": found,
         "most": MOST_SHOWN,
         "benchmarks": {

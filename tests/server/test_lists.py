@@ -156,6 +156,16 @@ def test_an_accelerator_and_a_submitter_list_their_results(systems, client):
     assert 'href="/accelerators/V100">' in board
 
 
+def test_a_submitter_without_a_time_has_a_page(client, enter):
+    missed = enter(reached=False, by="ACME")
+    page = client.get("/submitters/ACME")
+
+    assert page.status_code == 200
+    assert "No time of this submitter is on a board yet." in page.text
+    address = re.search(r'href="(/submissions\?submitter=[^"]+)"', page.text)[1]
+    assert f"/submissions/{missed}" in client.get(address).text
+
+
 def test_a_result_is_listed_once_with_the_number_of_its_own_board(measured, client):
     """Three classes: each row is first on its own board, and listed on the two others."""
     ids = [measured() for _ in range(3)]

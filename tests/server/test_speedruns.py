@@ -83,6 +83,9 @@ def test_an_accepted_result_shows_its_statistics(imported, client):
     scoring = client.get(f"/submissions/{submission}?tab=scoring").text
     for words in ("Steps to target", "5 published runs counted", "from the published runs"):
         assert words in scoring
+    board = client.get("/benchmarks/nanogpt?round=archive").text
+    assert "/rounds/" not in board
+    assert submission in board
 
 
 def test_the_time_line_has_each_record_with_its_day_and_drop(imported, client):

@@ -341,7 +341,7 @@ def table(rows: Iterable[Row], *texts: str, figures: Sequence[str] = ()) -> Tabl
 
 def entry_table(rows: Iterable[Row], *texts: str, figures: Sequence[str] = ()) -> Table:
     """The same of rows that each begin with a submission, its submitter and its hardware."""
-    return table(rows, "Entry", "Submitter", "Hardware", *texts, figures=figures)
+    return table(rows, "Submission", "Submitter", "Hardware", *texts, figures=figures)
 
 
 def entry_row(entry: View, *cells: str) -> Row:
