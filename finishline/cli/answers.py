@@ -210,29 +210,35 @@ def submission_lines(view: View) -> Iterator[RenderableType]:
         )
         yield from time_lines(view)
         return
-    low, high = result.get("tta_low_seconds"), result.get("tta_high_seconds")
-    interval = "" if low is None else f" (95 %: {low:.3f} to {high:.3f} s)"
-    seconds = result.get("tta_seconds")
-    exact = "" if seconds is None or seconds < 60 else f", {seconds_text(seconds)}"
     yield from time_lines(view)
-    claimed = "TTA" if view.get("measured_seconds") is None else "Claimed TTA"
-    yield Text(
-        f"{claimed} {time_text(seconds)}{exact}"
-        f"{interval}, CV {number_text(result.get('cv_percent'), unit=' %')}, "
-        f"{result.get('reached', 0)} of {count_text(result.get('started', 0), 'run')} reached the "
-        f"target, cost {cost_text(result.get('cost_usd'))}"
-    )
+    yield Text(_claimed_sentence(view, result))
     if runs := view.get("runs"):
         yield table_of("runs", runs)
     yield from violation_lines(result, view.get("waivers") or ())
 
 
-def place_line(preview: View) -> str:
-    place = preview.get("rank") or "none"
-    reason = preview.get("unranked_reason")
-    return f"Nothing was sent. Place {place} of {preview.get('entries')}" + (
-        f": {reason}." if reason else "."
+def _claimed_sentence(view: View, result: View) -> str:
+    reached = f"{result.get('reached', 0)} of {count_text(result.get('started', 0), 'run')}"
+    if any(step["name"] == "quality" for step in result.get("steps") or ()):
+        quality = number_text(result.get("best_quality"), digits=4)
+        return f"Claimed quality {quality}, {reached} had an evaluation within the budget"
+    low, high = result.get("tta_low_seconds"), result.get("tta_high_seconds")
+    interval = "" if low is None else f" (95 %: {low:.3f} to {high:.3f} s)"
+    seconds = result.get("tta_seconds")
+    exact = "" if seconds is None or seconds < 60 else f", {seconds_text(seconds)}"
+    claimed = "TTA" if view.get("measured_seconds") is None else "Claimed TTA"
+    return (
+        f"{claimed} {time_text(seconds)}{exact}{interval}, "
+        f"CV {number_text(result.get('cv_percent'), unit=' %')}, {reached} reached the target, "
+        f"cost {cost_text(result.get('cost_usd'))}"
     )
+
+
+def place_line(preview: View) -> str:
+    reason, rank = preview.get("unranked_reason"), preview.get("rank")
+    if rank is None:
+        return f"Nothing was sent. It would have no rank{f': {reason}' if reason else ''}."
+    return f"Nothing was sent. It would be rank {rank} of {preview.get('entries')}."
 
 
 def time_lines(entry: View) -> Iterator[Text]:
@@ -262,7 +268,8 @@ def time_lines(entry: View) -> Iterator[Text]:
     board = f"{entry['benchmark']}, {entry['division']} division"
     yield Text(
         f"{figure}{interval} over {runs} runs on "
-        f"{entry['system']['hardware_class']}: {ranked} on {board}.",
+        f"{entry['system']['hardware_class']}: {ranked} on {board}."
+        + (f" It has the {entry['not_first']}." if entry.get("not_first") else ""),
         style="bold",
     )
 

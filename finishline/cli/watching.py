@@ -50,8 +50,8 @@ class RunProgress:
 class ReplayProgress:
     """A training of several runs, built up from its events. A second attempt starts from zero.
 
-    `bands` counts evaluations from 1. `names` has the side of a head-to-head, "control" or "repeat"
-    by run, from 0. `step` names the evaluated points of a run.
+    `bands` counts evaluations from 1. `names` has the side of a head-to-head, "shortcut test" or
+    "repeat" by run, from 0. `step` names the evaluated points of a run.
     """
 
     target: QualityTarget
@@ -166,7 +166,7 @@ def watch_verification(server: ServerClient, view: View, screen: Screen) -> dict
     """Show a verification's replay until it ends. Returns its last view. Raises CliError."""
     # A person who stops watching reads here where it goes on.
     screen.say(f"Verification {view['id']}: {server.url}/verifications/{view['id']}")
-    step = "ask" if is_in_box(str(view.get("kind"))) else "epoch"
+    step = "evaluation" if is_in_box(str(view.get("kind"))) else "epoch"
     names = ("metric", "value", "unit", "direction", "budget_seconds")
     target = QualityTarget(**{name: view["target"].get(name) for name in names})
     progress = ReplayProgress(target=target, step=step)
@@ -195,12 +195,16 @@ def _watch(
                     for point in state.get("control_points") or []
                 }
                 sides = enumerate((state.get("head_to_head") or {}).get("order") or ())
-                controls = dict.fromkeys(state.get("control_runs") or (), "control")
+                controls = dict.fromkeys(state.get("control_runs") or (), "shortcut test")
                 repeats = dict.fromkeys(state.get("repeat_runs") or (), "repeat")
                 progress.names = dict(sides) | controls | repeats
                 if (sentence := state.get("waiting_for")) and sentence not in said:
                     said.add(sentence)
                     screen.say(f"  {sentence}")
+                for line in _ended_attempts(state):
+                    if line not in said:
+                        said.add(line)
+                        screen.say(f"  {line}")
             elif event.name == "replay":
                 show = show or shown.enter_context(replay_screen(screen, progress))
                 show(_table_of(event))
@@ -209,6 +213,14 @@ def _watch(
         f"see it at {server.url}/verifications/{view.get('id')}.",
         exit_code=ExitCode.SERVER,
     )
+
+
+def _ended_attempts(state: View) -> Iterator[str]:
+    """Say why attempts ended early. The runs that follow begin again with the first."""
+    for attempt in state.get("attempts") or ():
+        if failure := attempt.get("failure"):
+            why = str(failure.get("message")).rstrip(".")
+            yield f"Attempt {attempt.get('number')} ended early: {why}. {failure.get('next_step')}"
 
 
 def _table_of(event: ServerEvent) -> dict[str, Any]:

@@ -262,6 +262,7 @@ def _placed_submissions(session: Session, benchmark: Benchmark) -> list[PlacedSu
             Submission.system,
             Submission.division,
             Submission.hyperparameters,
+            Submission.trained_with,
             Submission.result,
             SUBMITTER,
             DISPLAY_NAME,
@@ -291,11 +292,15 @@ def _placed(row: Any, runs: Sequence[Any], benchmark: Benchmark) -> PlacedSubmis
 
 
 def _batch_size(row: Any, runs: Sequence[Any], benchmark: Benchmark) -> int | None:
-    """Find the batch size in the logs, else in the claim. Returns None if the runs differ."""
+    """Find the batch size in the logs, else as stated. Returns None if the runs differ.
+
+    A training of the reference that states none had the reference's.
+    """
     logged = {run.batch_size for run in runs if run.batch_size is not None}
     if logged:
         return next(iter(logged)) if len(logged) == 1 else None
-    claimed = (benchmark.defaults() | row.hyperparameters).get("batch_size")
+    usual = benchmark.defaults() if row.trained_with == "reference" else {}
+    claimed = (usual | row.hyperparameters).get("batch_size")
     return None if claimed is None else int(claimed)
 
 

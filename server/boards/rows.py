@@ -446,6 +446,7 @@ class _Details:
             runs=rule.counted(row.result.get("started", 0)),
             dropped=rule.dropped,
             spread=spread,
+            times=logged.seconds,
             step_seconds=self._step(row.result),
         )
         return {

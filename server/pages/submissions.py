@@ -314,7 +314,7 @@ def _for_its_owner(
 
 def _may_be_verified(submission: Submission) -> bool:
     """Check whether the page offers a first replay, or more runs of code."""
-    if submission.withdrawn_at is not None or submission.published is not None:
+    if submission.withdrawn_at or submission.published or submission.duplicate_of:
         return False
     if submission.trained_with == "package":
         return not any(each.state in OPEN for each in submission.verifications)

@@ -153,7 +153,10 @@ class FirstPlace:
         return meetings[-1].verification_id if meetings else None
 
     def challengers(self) -> list[str]:
-        """List rows for the next head-to-head: the submitter's fewest tries, then the oldest."""
+        """List rows for the next head-to-head: the submitter's fewest tries, then the oldest.
+
+        Of one submitter's rows the best is first.
+        """
         if self.holder is None or self.is_busy:
             return []
         tried: dict[int, int] = {}
@@ -169,7 +172,12 @@ class FirstPlace:
             and self.score.is_better(row.figure, self.holder.figure)
             and may_try(self.met.get(row.submission_id, ()))
         ]
-        wanted.sort(key=lambda row: (tried.get(row.submitter, 0), row.submitted_at))
+        wanted.sort(key=lambda row: self.score.cost(row.figure))
+        since = {
+            row.submitter: min(r.submitted_at for r in wanted if r.submitter == row.submitter)
+            for row in wanted
+        }
+        wanted.sort(key=lambda row: (tried.get(row.submitter, 0), since[row.submitter]))
         return [row.submission_id for row in wanted]
 
 

@@ -64,15 +64,35 @@ def test_submit_sends_every_file_once_with_a_key_of_their_contents(finishline, s
     assert second.headers["Idempotency-Key"] == first.headers["Idempotency-Key"]
 
 
+@pytest.mark.parametrize(
+    ("about", "last"),
+    [
+        ({"trained_with": "reference"}, "Next: finishline verify s1 --watch"),
+        ({"trained_with": "own"}, None),
+        (
+            {"trained_with": "reference", "duplicate_of": "s0"},
+            "Change a setting, such as the batch size, to have yours measured.",
+        ),
+    ],
+)
+def test_the_next_step_is_one_that_can_be_taken(about, last, finishline, standin, folder):
+    taken = SUBMISSION | {"result": RESULT | {"eligible": True}} | about
+    standin.answer("POST /api/v1/submissions", taken, status=201)
+    lines = finishline("submit", str(folder), "--token", "fl_a").out.splitlines()
+    assert lines[-1] == (last or f"{standin.url}/submissions/s1")
+
+
 def test_a_measured_time_stands_above_the_claimed_one(finishline, standin):
     measured = SUBMISSION | {"evidence": "measured", "measured_seconds": 1.234, "rank": 2}
     measured |= {"measured_low_seconds": 1.2, "measured_high_seconds": 1.3, "measured_runs": 3}
     measured |= {"system": {"name": "vm", "hardware_class": "cpu-vm"}, "verifications": []}
+    measured |= {"not_first": "lower mean, its head-to-head waits"}
     standin.answer("GET /api/v1/submissions/s1", measured)
     shown = finishline("show", "s1").out.splitlines()
 
     [at] = [number for number, line in enumerate(shown) if line.startswith("1.234 s")]
-    assert shown[at].endswith("over 3 runs on cpu-vm: rank 2 on digits, closed division.")
+    told = "rank 2 on digits, closed division. It has the lower mean, its head-to-head waits."
+    assert shown[at].endswith(f"over 3 runs on cpu-vm: {told}")
     assert shown[at + 1].startswith("Claimed TTA 0.853 s (95 %: 0.800 to 0.900 s)")
 
 

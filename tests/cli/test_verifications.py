@@ -176,11 +176,16 @@ def test_watching_a_measurement_names_its_control(finishline, standin):
     queued = QUEUED | {"kind": "entry", "head_to_head": None, "control_runs": [1]}
     standin.answer("GET /api/v1/verifications/d1", queued)
     end = queued | {"state": "done", "outcome": "verified", "reasons": []}
-    standin.stream("d1", ("state", queued), ("replay", EVALUATION), ("end", end))
+    failure = {"message": "the machine was busy", "next_step": "It is trained again."}
+    again = queued | {"attempts": [{"number": 1, "failure": failure}]}
+    states = [("state", queued), ("state", again), ("state", again)]
+    standin.stream("d1", *states, ("replay", EVALUATION), ("end", end))
     ran = finishline("verify", "d1", "--watch")
 
     assert ran.code == 0
-    assert "run 2 control  ask 1" in ran.out
+    assert "run 2 shortcut test  evaluation 1" in ran.out
+    told = "Attempt 1 ended early: the machine was busy. It is trained again."
+    assert ran.out.count(told) == 1
 
 
 def test_watching_names_the_sides_and_ends_with_the_pairs_and_the_verdict(finishline, standin):

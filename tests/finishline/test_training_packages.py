@@ -93,7 +93,7 @@ def test_a_package_is_followed_to_its_time_its_rank_and_its_page(entries, packag
     assert code == 0, out + err
 
     assert "Submitted: Random features, sha256 " in out
-    assert "ask 2" in out
+    assert "evaluation 2" in out
     assert "Verdict: verified" in out
     *_, time, page = out.splitlines()
     assert time.startswith("2.042 s (95 %: ")

@@ -64,6 +64,9 @@ def test_a_forged_time_is_nowhere_called_measured(verify, replay, submit, forged
     page = client.get(f"/submissions/{sent['id']}").text
     assert "A duplicate." in page
     assert "Not trained: the original is trained in its place." in page
+    assert "The runs of its original took as many epochs." in page
+    sign_in(client, bob)
+    assert "Request verification" not in client.get(f"/submissions/{sent['id']}").text
     assert f'href="/submissions/{replay.submission_id}"' in page
     assert "measured" not in client.get(f"/submissions/{sent['id']}/badge.svg").text
     ran = client.get("/api/v1/leaderboards/digits.csv").text

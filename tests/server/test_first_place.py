@@ -655,6 +655,11 @@ def test_without_a_reference_the_first_measured_row_is_the_first_holder():
     assert (found.holder.submission_id, found.challengers()) == ("a", ["bb"])
 
 
+def test_of_a_submitters_rows_the_best_is_next():
+    rows = [row_at("ref", seconds=3.0, reference=True), row_at("a", seconds=2.0), row_at("bb")]
+    assert find_first_place(rows, []).challengers() == ["bb", "a"]
+
+
 def test_a_time_that_was_contradicted_was_no_record():
     rows = [row_at("ref", reference=True), row_at("a", live=False)]
     found = find_first_place(rows, [won("a", "ref", 1)])

@@ -131,10 +131,20 @@ def _submit_logs(
         lines = [*submission_lines(view), page, *remark_lines(remarks)]
         if repeated and not dry_run:
             lines.insert(0, f"Submitted before, as {view['id']}. Nothing changed.")
-        elif not dry_run and (view.get("result") or {}).get("eligible"):
-            lines.append(as_it_is(f"Next: finishline verify {view['id']} --watch"))
+        elif not dry_run:
+            lines += _next_lines(view)
         screen.answer(document, lines)
     return ExitCode.OK
+
+
+def _next_lines(view: View) -> list[RenderableType]:
+    """Say how to have a log submission measured, where that can be asked for."""
+    if view.get("duplicate_of"):
+        return [as_it_is("Change a setting, such as the batch size, to have yours measured.")]
+    can_be = view.get("kind") == "inference" or view.get("trained_with") == "reference"
+    if not can_be or not (view.get("result") or {}).get("eligible"):
+        return []
+    return [as_it_is(f"Next: finishline verify {view['id']} --watch")]
 
 
 def _follow(server: ServerClient, screen: Screen, submission: View, *, watch: bool) -> ExitCode:

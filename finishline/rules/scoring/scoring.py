@@ -173,7 +173,12 @@ def score(
     if with_interval:
         spread = calibrated_spread(benchmark)
         interval = claimed_interval(
-            tta, runs=len(places), dropped=dropped, spread=spread, step_seconds=step
+            tta,
+            runs=len(places),
+            dropped=dropped,
+            spread=spread,
+            times=converged,
+            step_seconds=step,
         )
     broken = find_violations(runs, benchmark, division=division, archive=archive)
     cost = training_cost_usd(tta, price_usd_per_hour)

@@ -20,7 +20,7 @@ from finishline.rules.statistics.aggregate import (
     reference_of,
     resolution_of,
 )
-from finishline.rules.statistics.gaps import interval_of
+from finishline.rules.statistics.gaps import interval_of, log_times
 from finishline.rules.text import LARGEST_PLAIN, significant
 
 # Relative error of hours * 3600: 0.07 hours are 252.00000000000003 s.
@@ -245,10 +245,17 @@ def claimed_interval(
     runs: int,
     dropped: int,
     spread: Spread | None,
+    times: Sequence[float],
     step_seconds: float | None,
 ) -> Interval | None:
-    """Return the interval of a time in a submitter's logs, read off `step_seconds` apart."""
+    """Return the interval of a time in a submitter's logs, read off `step_seconds` apart.
+
+    The spread is at least what these runs show.
+    """
     if spread is None or not seconds:
         return None
+    shown = log_times(times)
     at_least = spread.at_least(resolution_of(step_seconds=step_seconds, seconds=seconds))
+    if shown is not None and shown.variance is not None:
+        at_least = at_least.at_least(math.sqrt(shown.variance))
     return interval_of(seconds, runs=runs, spread=at_least, dropped=dropped)
