@@ -131,11 +131,11 @@ def _even_figures(least: float, most: float) -> list[float]:
 
 
 def gap_words(value: float, best: float, metric: str) -> str:
-    """How far a figure is from that of #1: "+15 %", "36 ×" from ten times on, or "-0.8"."""
+    """How far a figure is from that of #1: "+15 %", from ten times on "36 ×", or "-0.8"."""
     if metric == "quality":
         return f"{value - best:+.2g}".replace("-", "\u2212")
     ratio = value / best
-    if ratio >= 10:
+    if not 0.1 < ratio < 10:
         return f"{number(ratio, 2)}{GAP}×"
     return f"{round(100 * (ratio - 1)):+d}{GAP}%".replace("-", "\u2212")
 

@@ -53,8 +53,8 @@ def test_an_added_benchmark_is_offered_with_its_files(client, add, database):
         assert got.headers["X-Content-Type-Options"] == "nosniff"
     page = client.get("/benchmarks/mine").text
     assert "finishline benchmark fetch mine " in page
-    assert "cp -r benchmarks/mine/reference mine   " in page
-    assert "finishline run mine\n" in page
+    assert "finishline init mine   " in page
+    assert "finishline run mine/\n" in page
     with database.read() as session:
         written = session.scalars(select(AuditRecord)).all()[-1]
     assert (written.action, written.subject_id, written.reason) == (

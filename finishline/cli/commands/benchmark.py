@@ -168,9 +168,7 @@ def _fetch_definition(
     task = f" Its task and data: {own}." if files else ""
     lines = [f"Wrote {path}: {found.benchmark_id} from {server.url} ({found.sha256[:12]}).{task}"]
     if f"reference/{MANIFEST}" in files:
-        lines.append(
-            f"Next: copy {own / 'reference'}, and begin a code submission of your own with it."
-        )
+        lines.append(f"Next: finishline init {found.benchmark_id}, and change the program.")
     screen.answer(document, lines)
 
 
