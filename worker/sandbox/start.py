@@ -171,7 +171,7 @@ def check_box(backend: Backend = "bwrap") -> BoxWord:
     why = BACKENDS[backend].why_no_cgroup()
     if why is None:
         return BoxWord("anyone")
-    return BoxWord("known", f"no memory cgroup bounds the whole sandbox: {why}")
+    return BoxWord("known", f"only for approved users, as no memory cgroup bounds it: {why}")
 
 
 def _probe(backend: Backend) -> list[str]:

@@ -127,5 +127,5 @@ def test_a_host_whose_boxes_have_cgroups_takes_anyone_and_another_the_known(tmp_
 
     assert told == [
         "anyone",
-        "known: no memory cgroup bounds the whole sandbox: this kernel has none",
+        "known: only for approved users, as no memory cgroup bounds it: this kernel has none",
     ]
