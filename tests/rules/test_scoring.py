@@ -104,6 +104,16 @@ def test_several_runs_are_averaged_olympically_and_every_step_is_kept(make_bench
     assert cost.numbers == {"TTA (s)": 102.0, "price (USD/h)": 3.6}
 
 
+def test_of_many_runs_the_sum_is_written_out(make_benchmark, make_run):
+    runs = [
+        make_run([94.5], name=f"run_{i}.log", seconds_per_epoch=float(i), seed=i)
+        for i in range(1, 14)
+    ]
+    result = score_of(runs, make_benchmark(count=13, dropped=1))
+    tta = next(step for step in result.steps if step.name == "TTA")
+    assert (tta.working, tta.value) == ("77 / 11", 7.0)  # From 2 to 12.
+
+
 @pytest.mark.parametrize(
     ("rule", "times", "uses"),
     [
