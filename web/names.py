@@ -80,4 +80,5 @@ def separation_words(row: Row) -> str | None:
     number, gap = row.get("not_separated_from"), row.get("visible_gap_percent")
     if number is None or gap is None:
         return None
-    return f"too close to #{number} to tell: {unseen_gap_text(gap)}"
+    place = "first place" if number == 1 else f"rank {number}"
+    return f"too close to {place} to tell: {unseen_gap_text(gap)}"

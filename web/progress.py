@@ -88,7 +88,7 @@ def run_rows(verification: View, race: View) -> list[dict[str, Any]]:
         last = run["evaluations"][-1] if run["evaluations"] else {}
         row = {name: last.get(name) for name in ("seconds", "quality", "second_half")}
         # A calibration's runs go on beyond the target.
-        if run.get("tta_seconds") is not None and verification["kind"] != "calibration":
+        if "tta_seconds" in run and verification["kind"] != "calibration":
             row["seconds"] = run["tta_seconds"]
         rows.append(
             row

@@ -138,12 +138,12 @@ def read_ghosts(
     ghost_of_claim = _ghost("claim", claim, mean, is_own=True)
     holder = _record_holder(session, benchmark, claim)
     if holder is None:
-        return [ghost_of_claim], f"no submission holds the record of {claim.division} yet"
+        return [ghost_of_claim], f"no submission is in first place of {claim.division} yet"
     points = run_curve(
         _median_curve(session, holder), epochs_per_evaluation=epochs_per_evaluation(mean)
     )
     if not points:
-        return [ghost_of_claim], "the submission that holds the record has no curve"
+        return [ghost_of_claim], "the submission in first place has no curve"
     record = _ghost("record", holder, points, is_own=holder.id == claim.id)
     return [record, ghost_of_claim], None
 

@@ -1,6 +1,5 @@
 """Build template contexts from the views of the API, and places on boards."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -69,10 +68,7 @@ def place_of(session: Session, benchmark: Benchmark, submission: Submission) -> 
 def _around(
     session: Session, benchmark: Benchmark, board: RankedBoard, found: PlacedRow
 ) -> list[Context]:
-    numbered = list(board.order.places[: board.order.numbered])
-    score = benchmark.score
-    numbered.sort(key=lambda place: math.inf if not place.value else score.cost(place.value))
-    names = [place.submission_id for place in numbered]
+    names = [place.submission_id for place in board.order.places[: board.order.numbered]]
     around = [found.entry()]
     if found["submission_id"] in names:
         at = names.index(found["submission_id"])

@@ -19,7 +19,7 @@ from server.benchmarks.endpoints import benchmark_view, convergence_view
 from server.boards.live import read_race
 from server.boards.rows import measured_runs
 from server.pages.declared import Context, plain, public_page
-from server.pages.entries import has_halves, untimed_runs
+from server.pages.entries import has_halves, trainings_table, untimed_runs
 from server.pages.queries import verification_context
 from server.people.declared import Routes
 from server.verifications import calibrations as views
@@ -64,6 +64,8 @@ def shown_verification(
         "others": {index: 100 * (1 - share) for index, share in shares.items()},
         "parts": _parts(row),
         "most_pairs": benchmark.ranking.pairs,
+        "benchmark": benchmark,
+        "trainings": trainings_table(benchmark),
     }
 
 

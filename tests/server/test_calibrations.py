@@ -465,7 +465,7 @@ def test_a_calibration_of_an_earlier_definition_is_in_force_nowhere(
         [listed] = later.get("/api/v1/calibrations").json()["calibrations"]
         assert listed["outdated"]
         page = words_of(later.get(address, headers=BROWSER).text)
-        assert "For an earlier definition, so no new replay uses it." in page
+        assert "For an earlier definition, so only earlier verdicts use it." in page
         assert "In force" not in page
         page = words_of(later.get("/calibrations", headers=BROWSER).text)
         assert ", for an earlier definition" in page

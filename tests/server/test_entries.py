@@ -412,6 +412,10 @@ def test_a_package_that_learns_nothing_on_the_control_is_left_open(
     assert "One more run is the shortcut test" in client.get("/benchmarks/digits").text
     for page in (f"/submissions/{entry_id}?tab=runs", f"/submissions/{entry_id}"):
         assert client.get(page).text.count(">shortcut test<") == 1
+    page = client.get(f"/verifications/{entries.measurement(entry_id)}").text
+    assert "Not measured: 5 timed runs and 1 check of the code left its time open" in page
+    assert page.count(">untimed<") == 1
+    assert "are public, so code can carry them: its results are a demonstration." in page
 
 
 @pytest.mark.parametrize(("repeats", "word"), [(True, "shown"), (False, "struck")])
@@ -449,7 +453,7 @@ def test_a_repeated_run_shows_or_strikes_the_word_deterministic_and_counts_for_n
     assert last["numbers"] == {"evaluations": 2.0, "equal": 2.0 if repeats else 0.0}
     page = client.get(f"/submissions/{made['id']}?tab=runs").text
     assert "<td>repeat of run 1</td>" in page
-    assert "5 of 5 runs reached the target" in page
+    assert "5 of 5 timed runs reached the target" in page
     assert (
         f"{word}: a repeated run gave" in client.get(f"/submissions/{made['id']}?tab=system").text
     )

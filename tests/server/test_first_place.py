@@ -402,6 +402,9 @@ def test_a_challenger_that_is_not_ahead_keeps_its_place(reference, row_of, queue
 
     assert rows(client)[0] == (1, reference)
     assert row(client, unlucky)["not_first"].startswith("lower mean, not proven: p = ")
+    page = client.get(f"/submissions/{unlucky}").text
+    assert "on equal seeds and data it is not proven faster (p" in page
+    assert "keeps first place." in page
     assert queued() == []  # It meets this holder once.
     (division,) = records(client)
     (missed,) = division["not_records"]

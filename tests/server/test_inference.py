@@ -208,7 +208,7 @@ def test_every_page_takes_a_benchmark_that_has_inference_alone(send, client):
     assert "charts.js" not in board
     assert "Cost is the price of 10,000 items" in board
     assert "counts on the dawnbench clock" not in board
-    assert "Not available here" in board
+    assert "Here they stay the submitters' own results." in board
     assert "A verification trains" not in board
     assert "Inference" not in page("/benchmarks/squad")
     assert "2.50\u00a0ms" in page(f"/submissions/{submission_id}")

@@ -124,10 +124,11 @@ def test_pairs_have_equal_data_and_a_page(entries, two, head_to_head, client, ol
     assert met["ratio"] == ended["head_to_head"]["time"]["ratio"]
     told = words_of(client.get(f"/compare?ids={holder},{challenger}").text)
     assert ": in 5 pairs, B takes 0." in told
-    for words in ("by bob, challenger", "by alice, holder", "times the time of A"):
+    for words in ("by bob, challenger", "by alice, challenged", "times the time of A"):
         assert words in " ".join(page.split())
     assert "<title>Head-to-head of" in page
     assert "epoch" not in page.lower()
+    assert "are public, so code can carry them" in page
     assert f"/api/v1/verifications/{head_to_head['id']}/proof" in page
 
 

@@ -111,5 +111,5 @@ def test_measured_time_follows_from_the_runs_tab(verify, replay, client):
     assert len(rows) == shown["measured_runs"] + 1
     assert sum("dropped as" in row for row in rows) == shown["measured_runs"] - len(counted)
     assert sum(counted) / len(counted) == pytest.approx(shown["measured_seconds"], abs=0.001)
-    aside = words_of(read(client, here).split("How it is known</h2>")[1].split("<h2")[0])
-    assert f"The time is the mean of the {len(counted)} runs left after dropping" in aside
+    drawn = words_of(read(client, here).split("runs that make")[1].split("</section>")[0])
+    assert f"The time is the mean of the {len(counted)} runs left after dropping" in drawn

@@ -284,7 +284,7 @@ def race_of(client, verification_id):
 def test_a_claim_that_nobody_measured_holds_no_record_and_races_alone(replay, client):
     race = race_of(client, replay.verification_id)
     (claim,) = race["ghosts"]
-    assert race["why_no_record"] == "no submission holds the record of closed yet"
+    assert race["why_no_record"] == "no submission is in first place of closed yet"
     assert (claim["role"], claim["is_own"]) == ("claim", True)
     # The runs take 110, 114 and 118 ms an epoch, and 4 ms more to evaluate.
     assert claim["points"][-1]["seconds"] == pytest.approx(8 * 0.118)

@@ -191,9 +191,8 @@ DASHES = {"record": "solid", "claim": "dot"}
 def ghost_traces(ghost: View, time: TimeFormat) -> list[Trace]:
     """A ghost over seconds, and by evaluation where the replay has the same evaluations."""
     role = ghost["role"]
-    name = "claim, mean" if role == "claim" else f"record: {draw.label(ghost['model'])}"
-    if role == "record" and ghost["is_own"]:
-        name = "record: the claim's median run"
+    whose = "this submission" if ghost["is_own"] else draw.label(ghost["model"])
+    name = "claim, mean" if role == "claim" else f"{whose}, median run"
     beside = [point for point in ghost["points"] if point["index"] is not None]
     places = {
         "seconds": [point["seconds"] / time.scale for point in ghost["points"]],

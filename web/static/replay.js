@@ -128,7 +128,7 @@
   };
 
   const takeState = (view) => {
-    ({ state } = view);
+    state = live.dataset.state = view.state;
     const newest = view.attempts.at(-1)?.number ?? 1;
     if (attempt !== null && newest > attempt) {
       startOver(newest);
