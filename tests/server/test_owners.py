@@ -1,6 +1,5 @@
 """Owners of workers: barred from their boards, paused where they fail, and held by organisers."""
 
-from dataclasses import asdict
 from datetime import timedelta
 from functools import cache
 
@@ -11,30 +10,11 @@ from server.base.database import utc_now
 from server.base.models import Attempt, User, WorkerRow
 from server.verifications.queue import take_due
 from server.verifications.sweep import expire_leases
-from server.verifications.workers import is_organisers_worker
-from tests.support.workers import WORKER_SYSTEM
-
-
-def test_a_worker_of_an_organiser_is_the_organisers(hello, make_person, database, walter):
-    make_person("olivia", "organiser")
-    hello("hers", person=make_person("olivia", "worker"), confirmed=False)
-    hello(confirmed=False)
-
-    with database.write() as session:
-        assert is_organisers_worker(session, "hers")
-        assert not is_organisers_worker(session, "walter-1")
-        assert not is_organisers_worker(session, "never seen")
-        worker = session.get_one(WorkerRow, "walter-1")
-        # One that a user confirmed stays its owner's.
-        worker.confirmed_at, worker.confirmed_by = utc_now(), worker.user_id
-        assert not is_organisers_worker(session, "walter-1")
-        worker.confirmed_by = None
-        assert is_organisers_worker(session, "walter-1")
+from tests.support.workers import greet_as_servers
 
 
 @pytest.fixture
 def greet(hello, make_person):
-    """Says hello as a worker of somebody's, with their name."""
     person_of = cache(lambda name: make_person(name, "worker"))
 
     def say(name, state="idle"):
@@ -54,28 +34,20 @@ def drawn(replay):
     return found
 
 
-def test_nobody_replays_a_board_where_they_compete_while_another_can(
-    replay, greet, submit, digits_submission, bob
-):
+def test_rivals_do_not_replay(replay, greet, submit, digits_submission, bob, make_person):
+    carol = make_person("carol", "submitter")
     greet("walter")
     assert submit(digits_submission, by=bob).status_code == 201
     greet("bob")  # A rival of the claim that waits.
     greet("alice")  # The claimant.
+    digits_submission.claim["system"] |= {"hardware_class": "another"}
+    assert submit(digits_submission, by=carol).status_code == 201
+    greet("carol")  # She competes on another class.
     assert drawn(replay) == {"walter"}
     greet("walter", "busy")
     assert drawn(replay) == set()  # It waits for the worker that is there.
     greet("walter", "stopping")
-    assert drawn(replay) == {"bob", "alice"}
-
-
-def test_who_competes_on_another_hardware_class_measures_no_rival(
-    replay, greet, submit, digits_submission, bob
-):
-    greet("walter")
-    digits_submission.claim["system"] |= {"hardware_class": "another"}
-    assert submit(digits_submission, by=bob).status_code == 201
-    greet("bob")
-    assert drawn(replay) == {"walter"}
+    assert drawn(replay) == {"bob", "alice", "carol"}
 
 
 def test_a_member_of_a_rivals_organisation_is_a_rival(replay, greet, client, ada):
@@ -91,26 +63,9 @@ def test_a_member_of_a_rivals_organisation_is_a_rival(replay, greet, client, ada
 def test_a_failed_attempt_does_not_go_back_to_that_owner_while_there_is_another(replay, greet):
     greet("walter")
     greet("wilma")
-    first = replay.attempt_id
     assert drawn(replay) == {"walter", "wilma"}
-    with replay.database.write() as session:
-        attempt = session.get_one(Attempt, first)
-        attempt.state, attempt.worker = "failed", "walter"
-        session.add(
-            Attempt(
-                id="second",
-                verification_id=attempt.verification_id,
-                number=2,
-                state="queued",
-                fence=0,
-                send_after=attempt.send_after,
-                created_at=attempt.created_at,
-                asked_at=attempt.asked_at,
-                hardware_class=attempt.hardware_class,
-                submitter_id=attempt.submitter_id,
-                by_organiser=attempt.by_organiser,
-            )
-        )
+    lose_attempts(replay, "walter", 1)
+    greet("walter")
     assert drawn(replay) == {"wilma"}
     greet("wilma", "stopping")
     assert drawn(replay) == {"walter"}
@@ -121,22 +76,12 @@ WHY = "3 of the last 3 attempts of its owner's workers failed"
 
 def add_workers(replay, *names, confirmed_by):
     """Walter's workers, confirmed by an organiser, or by the server where none is named."""
+    for name in names:
+        greet_as_servers(replay.database, name)
     with replay.database.write() as session:
         people = {user.name: user.id for user in session.query(User).all()}
-        for name in names:
-            session.add(
-                WorkerRow(
-                    name=name,
-                    user_id=people["walter"],
-                    hardware_class=WORKER_SYSTEM.hardware_class,
-                    state="idle",
-                    system=asdict(WORKER_SYSTEM),
-                    first_seen_at=utc_now(),
-                    last_seen_at=utc_now(),
-                    confirmed_at=utc_now(),
-                    confirmed_by=None if confirmed_by is None else people[confirmed_by],
-                )
-            )
+        for row in session.query(WorkerRow).all():
+            row.user_id, row.confirmed_by = people["walter"], people.get(confirmed_by)
 
 
 def lose_attempts(replay, worker, times):
@@ -154,7 +99,6 @@ def held(replay, name):
 
 @pytest.fixture
 def lost(replay):
-    """Three attempts lost by one of two workers of an owner who is no organiser."""
     add_workers(replay, "walter-1", "walter-2", confirmed_by="olivia")
     lose_attempts(replay, "walter-1", 2)
     assert held(replay, "walter-1") == (None, None)
@@ -162,9 +106,7 @@ def lost(replay):
     return replay
 
 
-def test_three_failures_in_ten_pause_all_workers_of_an_owner_until_they_are_resumed(
-    lost, client, olivia
-):
+def test_three_failures_in_ten_pause_an_owner(lost, client, olivia, order):
     assert held(lost, "walter-1") == held(lost, "walter-2") == ("paused", WHY)
     log = client.get("/api/v1/audit", headers=olivia.headers).json()
     told = [one for one in log["records"] if one["action"] == "worker.pause"]
@@ -173,13 +115,8 @@ def test_three_failures_in_ten_pause_all_workers_of_an_owner_until_they_are_resu
         ("failures", "walter-2", WHY),
     }
 
-    def post(path):
-        answer = client.patch(path, json={"paused": False}, headers=olivia.headers)
-        assert answer.is_success, answer.text
-        return answer.json()
-
     for name in ("walter-1", "walter-2"):
-        post(f"/api/v1/workers/{name}")
+        assert order(f"/api/v1/workers/{name}", RESUME).is_success
     lost.ask_again(olivia)
     lose_attempts(lost, "walter-1", 2)
     assert held(lost, "walter-1") == (None, None), "failures before a resumption are forgiven"
@@ -202,19 +139,12 @@ def test_right_reports_from_a_busy_host_pause_nobody(replay, ask_another, make_r
     assert held(replay, "walter-1") == (None, None)
 
 
-WORKER = "/api/v1/workers/walter-1"
-
-
-QUEUE = "/api/v1/queue"
-
-
+WORKER, QUEUE = "/api/v1/workers/walter-1", "/api/v1/queue"
 PAUSE, RESUME = {"paused": True, "reason": "new fans"}, {"paused": False}
 
 
 @pytest.fixture
 def sent(database):
-    """Where one round of the dispatch loop sends what is due."""
-
     def choose():
         with database.write() as session:
             return [one.worker for one in take_due(session)]
@@ -224,8 +154,6 @@ def sent(database):
 
 @pytest.fixture
 def order(client, olivia):
-    """Pauses, or does another change, as the organiser."""
-
     def change(address, body=PAUSE):
         return client.patch(address, json=body, headers=olivia.headers)
 
@@ -244,26 +172,14 @@ def test_a_hold_without_a_reason_and_of_what_is_not_there_or_not_held_is_refused
     assert order(WORKER, PAUSE | {"confirmed": True}).status_code == 422
 
 
-def test_a_paused_worker_hears_of_it_takes_nothing_and_is_shown_with_who_and_why(
-    replay, order, hello, sent, client, olivia
-):
-    assert hello().json() == {
-        "order": "work",
-        "why": None,
-        "roof_wanted": False,
-        "unconfirmed": False,
-    }
+def test_a_paused_worker_takes_nothing(replay, order, hello, sent, client, olivia):
+    wanted = {"roof_wanted": False, "unconfirmed": False}
+    assert hello().json() == {"order": "work", "why": None} | wanted
     assert sent() == ["walter-1"]
     shown = order(WORKER).json()["worker"]
-    assert (shown["state"], shown["held_by"], shown["held_because"]) == (
-        "paused",
-        "olivia",
-        "new fans",
-    )
-    assert (hello().json()["order"], hello().json()["why"]) == (
-        "pause",
-        "paused by olivia: new fans",
-    )
+    held = shown["state"], shown["held_by"], shown["held_because"]
+    assert held == ("paused", "olivia", "new fans")
+    assert hello().json() == {"order": "pause", "why": "paused by olivia: new fans"} | wanted
     hello(state="stopping")
     assert hello().json()["order"] == "pause", "also after it was started again"
     refused = replay.claim()

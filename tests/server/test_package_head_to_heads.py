@@ -20,15 +20,13 @@ from tests.support.proofs import predicate_in, take_apart
 
 
 def other(idea):
-    """Files of another package."""
     return FILES | {"train.py": TRAIN.encode() + f"\n\ndef {idea}(): return {idea!r}\n".encode()}
 
 
 def measured(entries, person, idea, seconds):
-    """Hand a package in and have it measured in so many seconds a run."""
     made = entries.hand_in(person, other(idea))
     assert made.status_code == 201, made.text
-    submission_id = str(made.json()["id"])
+    submission_id = made.json()["id"]
     answer = entries.measure(submission_id, seconds=seconds)
     assert answer.status_code == 200, answer.text
     return submission_id
@@ -43,7 +41,6 @@ def two(entries, alice, bob):
 
 @pytest.fixture
 def head_to_head(client, two, olivia):
-    """A head-to-head that an organiser asked for."""
     body = {"challenger": two[0], "holder": two[1]}
     made = client.post("/api/v1/head-to-heads", json=body, headers=olivia.headers)
     assert made.status_code == 201, made.text
@@ -70,7 +67,6 @@ def fight(entries, lease, *, gain, busy=()):
 
 
 def measured_runs(database, submission_id):
-    """The runs that measure a submission's time, by the verification they are of."""
     with database.read() as session:
         pool_id = session.get_one(Submission, submission_id).pool_id
         runs = session.query(PoolRun).where(PoolRun.pool_id == pool_id)
@@ -78,7 +74,6 @@ def measured_runs(database, submission_id):
 
 
 def failed_checks(client, verification_id):
-    """The checks of a proof that do not pass."""
     answer = client.get(f"/api/v1/verifications/{verification_id}/proof")
     assert answer.status_code == 200, answer.text
     proof = take_apart(answer.content, signing_key=None)
@@ -92,11 +87,8 @@ def test_pairs_have_equal_data_and_a_page(entries, two, head_to_head, client, ol
     sign_in(client, olivia)
     offered = client.get(f"/console/head-to-heads?challenger={challenger}").text
     assert f'<option value="{holder}"' in offered, "also what claims no time"
-    assert (head_to_head["kind"], head_to_head["against_id"], head_to_head["runs_planned"]) == (
-        "head_to_head",
-        holder,
-        10,
-    )
+    planned = head_to_head["kind"], head_to_head["against_id"], head_to_head["runs_planned"]
+    assert planned == ("head_to_head", holder, 10)
     sides = {holder: "Random features by bob", challenger: "Random features by alice"}
     for side, other_side in sides.items():
         told = f"In a head-to-head: waits for a worker, to be trained in turn with {other_side}"
@@ -115,9 +107,8 @@ def test_pairs_have_equal_data_and_a_page(entries, two, head_to_head, client, ol
 
     assert (ended["outcome"], ended["head_to_head"]["epochs"]) == ("continues", None)
     page = client.get(f"/verifications/{head_to_head['id']}").text
-    assert (
-        f"one-sided p = {ended['head_to_head']['p_value']:.2g}, " in ended["reasons"][0]["message"]
-    )
+    p_value = f"one-sided p = {ended['head_to_head']['p_value']:.2g}, "
+    assert p_value in ended["reasons"][0]["message"]
     compared = client.get(f"/api/v1/compare?submissions={holder},{challenger}").json()
     met = compared["pairs"][0]["head_to_head"]
     assert (met["challenger"], met["pairs"]) == (challenger, 5)
@@ -146,10 +137,8 @@ def test_its_runs_measure_both_sides(entries, two, head_to_head, client):
 
     second = fight(entries, entries.lease(challenger), gain=0.6)
 
-    assert (second["id"], second["outcome"]) == (
-        first["head_to_head"]["continued_by"],
-        "challenger_faster",
-    )
+    assert second["id"] == first["head_to_head"]["continued_by"]
+    assert second["outcome"] == "challenger_faster"
     runs = {first["id"]: 4, second["id"]: 5}
     assert measured_runs(entries.database, holder) == own[0] | runs
     assert measured_runs(entries.database, challenger) == own[1] | runs

@@ -41,14 +41,9 @@ def test_a_browser_gets_a_page_and_a_program_gets_json_for_what_is_not_there(pat
     assert program.status_code == 404
     assert program.headers["content-type"] == "application/problem+json"
     assert program.json()["title"] in ("Not found", "Not Found")
-
-
-@pytest.mark.parametrize("path", ["/api/v1/nothing", "/api/v1/submissions/nothing"])
-def test_the_api_answers_json_to_a_browser_too(path, client):
-    response = client.get(path, headers=BROWSER)
-
-    assert response.status_code == 404
-    assert response.headers["content-type"] == "application/problem+json"
+    of_api = client.get(f"/api/v1{path}", headers=BROWSER)
+    assert of_api.status_code == 404
+    assert of_api.headers["content-type"] == "application/problem+json"
 
 
 @pytest.mark.parametrize(
@@ -87,7 +82,6 @@ def test_a_query_that_makes_no_sense_gives_its_form_again(query, said, kept, cli
     ],
 )
 def test_pages_ignore_unknown_parameters(path, client):
-    """Links get parameters on their way, for example in a chat."""
     plain = client.get(path, headers=BROWSER)
 
     assert client.get(f"{path}?fbclid=1", headers=BROWSER).status_code == plain.status_code
@@ -112,9 +106,7 @@ def test_head_is_answered_like_get_without_the_body(path, client):
     assert client.head("/api/v1/verifications/x/events").status_code == 405
 
 
-def test_a_board_that_is_known_is_not_sent_again_and_travels_compressed(
-    digits_submission, submit, client
-):
+def test_a_known_board_is_not_sent_again(digits_submission, submit, client):
     submit(digits_submission)
     page = client.get("/benchmarks/digits")
     known = {"If-None-Match": f'"other", {page.headers["etag"]}'}
@@ -145,77 +137,41 @@ def test_a_wrong_method_is_405_and_tells_the_right_one(client):
     assert client.app.openapi_schema is None, "to describe the whole API takes half a second"
 
 
-@pytest.fixture
-def static_paths(replay, client):
-    """The addresses of the static files of a page that has all of them."""
+def test_every_static_file_of_a_page_is_served_for_ever(replay, client):
     page = client.get(f"/verifications/{replay.verification_id}").text
-    return re.findall(r'"(/static/[^"]+)"', page)
-
-
-def test_every_static_file_of_a_page_is_served_for_ever(static_paths, client):
-    names = {path.rsplit("/", 1)[-1] for path in static_paths}
+    paths = re.findall(r'"(/static/[^"]+)"', page)
+    names = {path.rsplit("/", 1)[-1] for path in paths}
     assert {"style.css", "charts.js", "replay.js", "plotly-basic.min.js"} <= names
-    for path in static_paths:
+    for path in paths:
         response = client.get(path)
         assert response.status_code == 200, path
         assert response.headers["cache-control"] == "public, max-age=31536000, immutable"
         assert response.headers["x-content-type-options"] == "nosniff"
+        assert response.headers["vary"] == "Accept-Encoding"
+        etag = response.headers["etag"]
+        known = client.get(path, headers={"If-None-Match": etag})
+        assert (known.status_code, known.content, known.headers["etag"]) == (304, b"", etag)
+    for path in ("nothing.css", "../render.py", "%2e%2e/render.py", "..%2frender.py", "", "%00"):
+        assert client.get(f"/static/{path}").status_code == 404, path
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        "/",
-        "/benchmarks/digits",
-        "/workers",
-        "/docs/rules",
-        "/docs/api",
-        "/openapi.json",
-        "/docs-assets/swagger-ui-bundle.js",
-        "/no-such-page",
-        "/api/v1/benchmarks",
-        "/api/v1/benchmarks/digits.toml",
-    ],
-)
-def test_every_text_is_sent_compressed_to_who_takes_it(path, client):
-    browser = BROWSER | {"Accept-Encoding": "br, gzip"}
-    with client.stream("GET", path, headers=browser) as packed:
-        sent = b"".join(packed.iter_raw())
-    plain = client.get(path, headers=BROWSER | {"Accept-Encoding": "identity"})
+def test_every_text_is_sent_compressed_to_who_takes_it(client):
+    style = re.search(r'"(/static/[^"]+\.css)"', client.get("/").text)[1]
+    for path in (
+        "/", "/benchmarks/digits", "/workers", "/docs/rules", "/docs/api", "/openapi.json",
+        "/docs-assets/swagger-ui-bundle.js", "/no-such-page", "/api/v1/benchmarks",
+        "/api/v1/benchmarks/digits.toml", style,
+    ):  # fmt: skip
+        browser = BROWSER | {"Accept-Encoding": "br, gzip"}
+        with client.stream("GET", path, headers=browser) as packed:
+            sent = b"".join(packed.iter_raw())
+        plain = client.get(path, headers=BROWSER | {"Accept-Encoding": "identity"})
 
-    assert packed.headers["content-encoding"] == "gzip"
-    assert "Accept-Encoding" in packed.headers["vary"]
-    assert packed.status_code == plain.status_code
-    assert "content-encoding" not in plain.headers
-    assert len(gzip.decompress(sent)) == len(plain.content) > len(sent)
-
-
-def test_a_static_file_is_sent_compressed_to_who_reads_it(static_paths, client):
-    path = next(path for path in static_paths if path.endswith(".css"))
-    plain = client.get(path, headers={"Accept-Encoding": "identity"})
-    with client.stream("GET", path, headers={"Accept-Encoding": "gzip"}) as packed:
-        sent = b"".join(packed.iter_raw())
-
-    assert "content-encoding" not in plain.headers
-    assert packed.headers["content-encoding"] == "gzip"
-    assert packed.headers["vary"] == "Accept-Encoding"
-    assert gzip.decompress(sent) == plain.content
-    assert len(sent) < len(plain.content)
-
-
-def test_a_static_file_that_is_known_is_304(static_paths, client):
-    etag = client.get(static_paths[0]).headers["etag"]
-    response = client.get(static_paths[0], headers={"If-None-Match": etag})
-
-    assert (response.status_code, response.content) == (304, b"")
-    assert response.headers["etag"] == etag
-
-
-@pytest.mark.parametrize(
-    "path", ["nothing.css", "../render.py", "%2e%2e/render.py", "..%2frender.py", "", "%00"]
-)
-def test_nothing_but_static_files_is_served(path, client):
-    assert client.get(f"/static/{path}").status_code == 404
+        assert packed.headers["content-encoding"] == "gzip", path
+        assert "Accept-Encoding" in packed.headers["vary"], path
+        assert packed.status_code == plain.status_code, path
+        assert "content-encoding" not in plain.headers, path
+        assert len(gzip.decompress(sent)) == len(plain.content) > len(sent), path
 
 
 def test_the_api_is_described_below_the_docs(client):
@@ -234,8 +190,6 @@ REASON = {"reason": "trained on the <test> set"}
 
 @pytest.fixture
 def withdraw(client, alice):
-    """Withdraws a submission as alice, or as somebody else."""
-
     def send(submission_id, *, by=None, body=REASON):
         address = f"/api/v1/submissions/{submission_id}/withdrawal"
         return client.post(address, json=body, headers=(by or alice).headers)
@@ -244,15 +198,12 @@ def withdraw(client, alice):
 
 
 def board(client, query=""):
-    """The entries of the digits board, by submission."""
     found = client.get(f"/api/v1/leaderboards/digits{query}").json()
     return {entry["submission_id"]: entry for entry in rows_of(found)}
 
 
-def test_a_withdrawn_submission_ranks_nowhere_and_stays_readable(
-    replay, submit, digits_submission, client, withdraw, make_report, alice, olivia
-):
-    replay.report(replay.claim().json(), make_report(replay.seeds()))
+def test_withdrawn_is_readable(replay, submit, digits_submission, client, withdraw, alice, olivia):
+    replay.finish()
     second = submit(digits_submission, batch_size=32).json()["id"]
     first = replay.submission_id
     assert set(board(client)) == {first, second}
@@ -263,11 +214,8 @@ def test_a_withdrawn_submission_ranks_nowhere_and_stays_readable(
     assert set(board(client)) == {second}
     assert set(board(client, "?withdrawn=show")) == {first, second}
     shown = board(client, "?withdrawn=show")[first]
-    assert (shown["rank"], shown["unranked_reason"], shown["withdrawn"]) == (
-        None,
-        "withdrawn",
-        True,
-    )
+    assert (shown["rank"], shown["unranked_reason"]) == (None, "withdrawn")
+    assert shown["withdrawn"] is True
     assert board(client, "?withdrawn=show&target=90")[first]["rank"] is None
     kept = client.get("/api/v1/benchmarks/digits/records").json()["divisions"][0]["records"]
     assert (kept[0]["submission_id"], kept[0]["ended"]) == (first, "withdrawn")
@@ -289,14 +237,13 @@ def test_a_withdrawn_submission_ranks_nowhere_and_stays_readable(
     assert client.post(back, json=REASON, headers=olivia.headers).status_code == 409
 
 
-def test_what_has_started_goes_on_what_waits_is_cancelled_and_nothing_more_is_asked_for(
+def test_what_has_started_goes_on_and_the_rest_is_cancelled(
     replay, submit, digits_submission, client, withdraw, make_report, olivia, database
 ):
     other = submit(digits_submission, batch_size=32).json()["id"]
     sides = {"challenger": other, "holder": replay.submission_id}
-    head_to_head = client.post("/api/v1/head-to-heads", json=sides, headers=olivia.headers).json()[
-        "id"
-    ]
+    asked = client.post("/api/v1/head-to-heads", json=sides, headers=olivia.headers)
+    head_to_head = asked.json()["id"]
     seeds = replay.seeds()
     grant = replay.claim().json()
     assert withdraw(replay.submission_id).status_code == 200
@@ -318,37 +265,20 @@ def test_what_has_started_goes_on_what_waits_is_cancelled_and_nothing_more_is_as
     assert skipped["why"].endswith("is withdrawn and cannot be verified.")
     with database.read() as session:
         kept = session.scalars(select(AuditRecord).order_by(AuditRecord.id.desc())).first()
-        assert kept is not None
-        assert kept.after is not None
         assert (kept.actor, kept.action) == ("alice", "submission.withdraw")
         assert kept.after["cancelled"] == [head_to_head]
 
 
-def test_only_its_submitter_and_organisers_withdraw_it(
-    submit, digits_submission, client, withdraw, bob, walter, olivia
-):
+def test_who_may_withdraw(submit, digits_submission, client, withdraw, bob, walter, olivia):
     submission_id = submit(digits_submission).json()["id"]
     assert withdraw(submission_id, by=bob).status_code == 403
-    assert withdraw("nothing").status_code == 404
-    for body in (
-        {},
-        {"reason": ""},
-        {"reason": "  "},
-        {"reason": "r", "undo": True},
-        {"reason": 7},
-    ):
+    for body in ({}, {"reason": ""}, {"reason": "  "}, {"reason": 7}, REASON | {"undo": True}):
         assert withdraw(submission_id, body=body).status_code == 422
     assert set(board(client)) == {submission_id}
     assert withdraw(submission_id, by=olivia).status_code == 200
     again = withdraw(submission_id)
-    assert (again.status_code, again.json()["detail"]) == (
-        409,
-        f"Submission {submission_id} is withdrawn already.",
-    )
-    back = client.post(
-        "/api/v1/submissions/nothing/reinstatement", json=REASON, headers=olivia.headers
-    )
-    assert back.status_code == 404
+    assert again.status_code == 409
+    assert again.json()["detail"] == f"Submission {submission_id} is withdrawn already."
 
 
 def test_the_first_page_and_a_board_load_at_most_60_kb_in_all(digits_submission, submit, client):

@@ -16,8 +16,6 @@ HOSTILE = '=<script>alert("x")</script>'
 
 @pytest.fixture
 def add(client, olivia):
-    """Adds a price as olivia; what it is asked for differs from BODY."""
-
     def post(**changes):
         answer = client.post(PRICES, json=BODY | changes, headers=olivia.headers)
         assert answer.status_code == 201, answer.text
@@ -111,8 +109,8 @@ def test_a_bad_price_is_422_and_names_its_field(client, olivia, row_counts):
         assert answer.status_code == 422, (field, value)
         assert field in answer.json()["detail"]
         assert "Value error" not in answer.text
-    assert client.get(PRICES, params={"on": "soon"}).status_code == 422
-    assert client.get(PRICES, params={"sort": "x"}).status_code == 422
+    for query in ({"on": "soon"}, {"sort": "x"}):
+        assert client.get(PRICES, params=query).status_code == 422, query
     assert row_counts() == before
 
 

@@ -3,15 +3,13 @@
 import base64
 import hashlib
 import json
+from dataclasses import asdict, replace
 from datetime import datetime
 
 import pytest
 import rfc8785
 from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
-from cryptography.hazmat.primitives.asymmetric.ed25519 import (
-    Ed25519PrivateKey,
-    Ed25519PublicKey,
-)
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -20,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from finishline.cli.bundles import check_bundle, keys_in
+from finishline.rules.verification.messages import Failure
 from server.base.errors import ServerError
 from server.base.models import Submission
 from server.base.signing import load_signer
@@ -43,9 +42,8 @@ BROKEN_PEM = (
 
 
 @pytest.fixture
-def ended(replay, make_report):
-    """A verification that ended verified."""
-    replay.report(replay.claim().json(), make_report(replay.seeds()))
+def ended(replay):
+    replay.finish()
     assert replay.view()["outcome"] == "verified"
     return replay
 
@@ -130,16 +128,14 @@ def test_the_document_holds_all_the_verdict_stands_on(ended, client):
     assert document["code"]["version"]
 
 
-def test_large_seed_keeps_its_digits(
-    digits_submission, submit, client, database, olivia, walter, make_report
-):
+def test_large_seed_keeps_digits(digits_submission, submit, client, database, olivia, walter):
     """A JSON number holds whole numbers up to 2^53 - 1, and a log has seeds of 63 bits."""
     log = digits_submission.logs["run_0.log"]
     log = log.replace(b'"key":"seed","value":100', b'"key":"seed","value":1152921504606846977')
     digits_submission.logs["run_0.log"] = log
     submission_id = submit(digits_submission).json()["id"]
     replay = ask_for_replay(client, database, submission_id, by=olivia, worker=walter)
-    replay.report(replay.claim().json(), make_report(replay.seeds()))
+    replay.finish()
     proof = proof_of(replay)
     keys = keys_in(client.get("/api/v1/keys").json())
 
@@ -182,21 +178,14 @@ def test_attempts_without_a_report_keep_what_they_had_measured(replay, make_repo
     evaluation = {"sequence": 1, "run": 0, "kind": "evaluation", "epoch": 1.0, "samples": 1152,
                   "seconds": 0.5, "quality": 12.5}  # fmt: skip
     replay.post(grant, [{"sequence": 0, "run": 0, "kind": "run_started"}, evaluation])
-    failure = {"kind": "infrastructure", "code": "child_died", "message": "x", "next_step": "y"}
+    failure = Failure("infrastructure", "child_died", "x", "y")
     report = make_report(replay.seeds())
-    lost = {"runs": [], "system": report.system.__dict__, "failure": failure}
-    answer = replay.client.post(
-        f"/api/v1/attempts/{grant['attempt_id']}/report", json=lost,
-        headers={
-            "Authorization": f"Bearer {grant['token']}",
-            "Finishline-Fence": str(grant["fence"]),
-        },
-    )  # fmt: skip
-    assert answer.status_code == 200
+    lost = replace(report, runs=[], failure=failure)
+    assert replay.post_report(grant, lost).status_code == 200
     replay.report(replay.claim().json(), report)
     first, second = predicate_in(proof_of(replay, format="dsse"))["attempts"]
 
-    assert (first["state"], first["failure"]) == ("failed", failure)
+    assert (first["state"], first["failure"]) == ("failed", asdict(failure))
     assert first["evaluations"] == [
         {"run": 0, "epoch": 1.0, "samples": 1152, "seconds": 0.5, "quality": 12.5}
     ]

@@ -7,13 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import insert, select
 
-from finishline.rules.measurements import (
-    Canary,
-    Figure,
-    ModelWork,
-    PrecisionAudit,
-    WorkerProbe,
-)
+from finishline.rules.measurements import Canary, Figure, ModelWork, PrecisionAudit, WorkerProbe
 from server.base.database import utc_now
 from server.base.models import Attempt, User, Verification
 from server.base.visibility import ORGANISER
@@ -24,9 +18,7 @@ from tests.support.workers import say_hello
 QUEUE = "/api/v1/queue"
 
 
-def test_what_waits_has_its_place_and_an_expected_start(
-    replay, ask_another, hello, client, make_report
-):
+def test_what_waits_has_an_expected_start(replay, ask_another, hello, client, make_report):
     hello()
     first = replay.claim().json()
     second = ask_another()
@@ -42,7 +34,7 @@ def test_what_waits_has_its_place_and_an_expected_start(
     replay.report(first, make_report(replay.seeds()))
     replay.change(first["attempt_id"], started_at=utc_now() - timedelta(minutes=5))
     replay.verification_id = second
-    replay.claim()
+    lease = replay.claim().json()
     found = client.get(QUEUE).json()
     (item,) = found["classes"][0]["waiting"]
     assert item["verification_id"] == third
@@ -57,24 +49,16 @@ def test_what_waits_has_its_place_and_an_expected_start(
     assert "before run 1 of" in page
     (worker,) = client.get("/api/v1/workers").json()["workers"]
     assert worker["under_way"]["verification_id"] == second
-
-
-def test_a_worker_says_which_run_it_is_at(replay, hello, client):
-    hello()
-    grant = replay.claim().json()
-    started = [{"sequence": run, "run": run, "kind": "run_started"} for run in (0, 1)]
-    replay.post(grant, started)
+    # And the run that it is at.
+    replay.post(lease, [{"sequence": run, "run": run, "kind": "run_started"} for run in (0, 1)])
     (worker,) = client.get("/api/v1/workers").json()["workers"]
-    assert worker["under_way"]["run"] == 2
-    assert worker["under_way"]["runs"] == len(replay.seeds())
+    assert (worker["under_way"]["run"], worker["under_way"]["runs"]) == (2, len(replay.seeds()))
     page = client.get("/workers/walter-1").text
     assert f"run 2 of {len(replay.seeds())}" in page
-    assert f'href="/verifications/{replay.verification_id}"' in page
+    assert f'href="/verifications/{second}"' in page
 
 
-def test_a_worker_has_a_page_with_its_canary_roofs_and_roofline(
-    replay, hello, client, walter, make_report
-):
+def test_a_worker_has_a_page_with_its_roofline(replay, hello, client, walter, make_report):
     hello()
     assert "does not measure itself" in client.get("/workers").text
     figures = {
@@ -125,17 +109,11 @@ def waiting(replay, database):
         like = columns[Attempt]
         ids = [f"w{number}" for number in range(30)]
         session.execute(insert(Verification), [columns[Verification] | {"id": i} for i in ids])
-        own = [
-            {
-                "id": f"a{name}",
-                "verification_id": name,
-                "submitter_id": users[number**2 % len(users)],
-                "by_organiser": number % 3 == 0,
-                "asked_at": like["asked_at"] + timedelta(seconds=number * 7 % 30),
-            }
-            for number, name in enumerate(ids)
-        ]
-        session.execute(insert(Attempt), [like | each for each in own])
+        for number, name in enumerate(ids):
+            own = {"id": f"a{name}", "verification_id": name, "by_organiser": number % 3 == 0}
+            own["submitter_id"] = users[number**2 % len(users)]
+            own["asked_at"] = like["asked_at"] + timedelta(seconds=number * 7 % 30)
+            session.execute(insert(Attempt), like | own)
     with database.read(ORGANISER) as session:
         return {row.verification_id: row for row in session.scalars(select(Attempt)).unique()}
 
@@ -193,10 +171,8 @@ def test_unknown_start_says_why(waiting, client, walter, olivia):
 
     assert "No worker is connected" in reason(0)
     say_hello(client, walter)
-    assert (reason(0), reason(1)) == (
-        None,
-        "Nothing has ended there yet that could tell how long those before it take.",
-    )
+    assert reason(0) is None
+    assert reason(1) == "Nothing has ended there yet that could tell how long those before it take."
     paused = client.patch(
         "/api/v1/workers/walter-1", json={"paused": True, "reason": "dust"}, headers=olivia.headers
     )

@@ -5,37 +5,36 @@ import json
 import shutil
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import select
 
-from server.app import create_app
 from server.base.models import Board, PublishedResult, RunRow, Submission
-from tests.support.admin import run_finishline
+from tests.support.admin import environment_of, run_finishline
 from tests.support.boards import rows_of
+from tests.support.copies import serving
 
 RIGHT_TTA = 0.944  # Epochs of 0.11, 0.114 and 0.118 s and evaluations of 4 ms: 8 x 0.118 s.
 
 
 @pytest.fixture
 def rescore(settings):
-    """Runs the command and returns its code and its summary."""
-
     def run(*arguments):
-        environment = {
-            "FINISHLINE_DATABASE_URL": settings.database_url,
-            "FINISHLINE_ARTIFACTS_DIR": str(settings.artifacts_dir),
-            "FINISHLINE_BENCHMARKS_DIR": str(settings.benchmarks_dir),
-        }
-        said = run_finishline(environment, "rescore", *arguments)
-        return said.code, json.loads(said.out)
+        said = run_finishline(environment_of(settings), "rescore", *arguments)
+        return said.code, json.loads(said.out or said.err)
 
     return run
 
 
 @pytest.fixture
+def digits_file(settings, benchmarks_dir, tmp_path):
+    """The definition of digits in another folder, which the server takes from its next start on."""
+    settings.benchmarks_dir = tmp_path / "benchmarks"
+    shutil.copytree(benchmarks_dir, settings.benchmarks_dir)
+    return settings.benchmarks_dir / "digits.toml"
+
+
+@pytest.fixture
 def submission_id(digits_submission, submit):
-    """A stored digits submission."""
-    return str(submit(digits_submission).json()["id"])
+    return submit(digits_submission).json()["id"]
 
 
 def damage(database, submission_id, **figures):
@@ -43,20 +42,6 @@ def damage(database, submission_id, **figures):
         submission = session.get_one(Submission, submission_id)
         for name, value in figures.items():
             setattr(submission, name, value)
-
-
-def write_another_definition(settings, shipped, folder):
-    settings.benchmarks_dir = folder / "benchmarks"
-    shutil.copytree(shipped, settings.benchmarks_dir)
-    digits = settings.benchmarks_dir / "digits.toml"
-    digits.write_text(digits.read_text() + "\n# Another.\n")
-    start_a_server(settings)
-
-
-def start_a_server(settings):
-    """Put the files of the folder in force, as a server does that starts."""
-    with TestClient(create_app(settings, dispatch=False)):
-        pass
 
 
 def version(database):
@@ -70,14 +55,9 @@ def test_nothing_changes_where_nothing_changed(submission_id, client, database, 
     code, summary = rescore()
 
     assert code == 0
-    assert summary == {
-        "definition": "stored",
-        "dry_run": False,
-        "submissions": 1,
-        "unchanged": 1,
-        "changed": [],
-        "failed": [],
-    }
+    assert summary == {"definition": "stored", "dry_run": False} | {
+        "submissions": 1, "unchanged": 1, "changed": [], "failed": []
+    }  # fmt: skip
     assert client.get(f"/api/v1/submissions/{submission_id}").json() == before
     assert version(database) == board
 
@@ -147,29 +127,20 @@ def test_a_broken_submission_does_not_stop_the_rest(
     assert kept == pytest.approx(good["result"]["tta_seconds"])
 
 
-def test_the_current_definition_is_used_where_asked_for(
-    submission_id, settings, tmp_path, benchmarks_dir, rescore, database
-):
-    folder = tmp_path / "benchmarks"
-    shutil.copytree(benchmarks_dir, folder)
-    text = (folder / "digits.toml").read_text()
+def test_the_current_definition_is_used(submission_id, settings, rescore, digits_file):
+    text = digits_file.read_text()
     assert text.count("value = 97.5") == 1
-    (folder / "digits.toml").write_text(text.replace("value = 97.5", "value = 99.5"))
-    settings.benchmarks_dir = folder
-    start_a_server(settings)
-    _, stored = rescore()
+    digits_file.write_text(text.replace("value = 97.5", "value = 99.5"))
+    with serving(settings):
+        _, stored = rescore()
     code, current = rescore("--definition", "current")
 
     assert (code, stored["unchanged"], current["definition"]) == (0, 1, "current")
     changes = {c["field"]: c["after"] for c in current["changed"][0]["changes"]}
     # Nothing reaches 99.5 %, but each log says success: that rule is broken, and nothing is ranked.
-    assert (changes["tta_seconds"], changes["eligible"], changes["result.reached"]) == (
-        None,
-        False,
-        0,
-    )
-    app = create_app(settings, dispatch=False)
-    with TestClient(app) as client:
+    assert (changes["tta_seconds"], changes["eligible"]) == (None, False)
+    assert changes["result.reached"] == 0
+    with serving(settings) as client:
         view = client.get(f"/api/v1/submissions/{submission_id}").json()
     assert view["benchmark_sha256"] == changes["benchmark_sha256"]
     assert view["result"]["violations"][0]["code"] == "success_without_target"
@@ -177,17 +148,11 @@ def test_the_current_definition_is_used_where_asked_for(
     assert again["unchanged"] == 1
 
 
-def test_a_board_marks_what_was_scored_by_other_rules(
-    submission_id, settings, tmp_path, benchmarks_dir
-):
-    folder = tmp_path / "benchmarks"
-    shutil.copytree(benchmarks_dir, folder)
-    digits = folder / "digits.toml"
-    own = hashlib.sha256(digits.read_bytes()).hexdigest()
-    settings.benchmarks_dir = folder
+def test_a_board_marks_what_was_scored_by_other_rules(submission_id, settings, digits_file):
+    own = hashlib.sha256(digits_file.read_bytes()).hexdigest()
 
     def board():
-        with TestClient(create_app(settings, dispatch=False)) as client:
+        with serving(settings) as client:
             found = client.get("/api/v1/leaderboards/digits").json()
             [entry] = rows_of(found)
             page = client.get("/benchmarks/digits").text
@@ -196,32 +161,30 @@ def test_a_board_marks_what_was_scored_by_other_rules(
     kept, others, page = board()
     assert (kept, others, "other rules" in page.lower()) == (own, {}, False)
     # Another definition by whose rules a figure is the same one.
-    digits.write_text(digits.read_text() + "\n# Another.\n")
+    digits_file.write_text(digits_file.read_text() + "\n# Another.\n")
     kept, others, page = board()
     assert (kept, others, "other rules" in page.lower()) == (own, {}, False)
-    digits.write_text(digits.read_text().replace("value = 97.5", "value = 98.0"))
+    digits_file.write_text(digits_file.read_text().replace("value = 97.5", "value = 98.0"))
     kept, others, page = board()
     assert (kept, others) == (own, {own: "version 1, other target"})
     assert "other rules: version 1, other target</span>" in page
 
 
-def test_what_is_being_verified_keeps_its_definition(
-    replay, client, olivia, make_report, settings, tmp_path, benchmarks_dir, rescore
-):
-    write_another_definition(settings, benchmarks_dir, tmp_path)
+def test_under_way_keeps_its_definition(replay, olivia, settings, rescore, digits_file):
+    digits_file.write_text(digits_file.read_text() + "\n# Another.\n")
+    with serving(settings):
+        pass  # The file is in force from the start on.
     for status in ("verifying", "verified"):  # An earlier verdict stands meanwhile.
         assert replay.status() == status
         code, summary = rescore("--definition", "current")
         assert (code, summary["changed"]) == (1, [])
         assert "being verified" in summary["failed"][0]["error"]
         if status == "verifying":
-            replay.report(replay.claim().json(), make_report(replay.seeds()))
+            replay.finish()
             replay.ask_again(olivia)
 
 
-def test_oldest_submission_is_rescored_first(
-    digits_submission, submit, make_log, database, rescore
-):
+def test_oldest_is_rescored_first(digits_submission, submit, make_log, database, rescore):
     ids = []
     for place in range(3):
         digits_submission.logs = {
@@ -235,21 +198,14 @@ def test_oldest_submission_is_rescored_first(
     assert [changed["id"] for changed in summary["changed"]] == ids
 
 
-def test_an_unknown_benchmark_is_said(settings, submission_id):
-    environment = {
-        "FINISHLINE_DATABASE_URL": settings.database_url,
-        "FINISHLINE_ARTIFACTS_DIR": str(settings.artifacts_dir),
-    }
-    done = run_finishline(environment, "rescore", "--benchmark", "mnist")
+def test_an_unknown_benchmark_is_said(rescore, submission_id):
+    code, told = rescore("--benchmark", "mnist")
 
-    assert done.code == 1
-    assert "There is no benchmark 'mnist'" in done.err
-    assert "Traceback" not in done.err
+    assert code == 1
+    assert "There is no benchmark 'mnist'" in told["error"]["message"]
 
 
-def test_an_archive_gets_the_day_that_was_not_known_when_it_was_imported(
-    digits_submission, submit, olivia, client, database, rescore
-):
+def test_an_archive_gets_its_day(digits_submission, submit, olivia, client, database, rescore):
     digits_submission.form = {"archive": "true"}
     digits_submission.claim["submitted_on"] = "2024-11-13"
     stored = submit(digits_submission, by=olivia).json()["id"]

@@ -24,7 +24,6 @@ SECRET = FILES | {
 
 
 def verify(client, entry_id, person, kind):
-    """Ask for runs of an entry."""
     path = f"/api/v1/submissions/{entry_id}/verifications"
     return client.post(path, json={"kind": kind}, headers=person.headers)
 

@@ -16,15 +16,14 @@ from server.base.models import Token, User
 from server.people import callers
 from server.people.accounts import create_token
 from server.people.callers import leave_notice, network_of
+from tests.support.pages import ORIGIN
 
 SIGN_IN = "/console/sign-in"
-ORIGIN = {"Origin": "http://testserver", "Accept": "text/html"}
 COOKIE = "finishline_console"
 
 
 @pytest.fixture
 def settings(settings):
-    """Those of every test, and an address that browsers use."""
     return settings.model_copy(update={"public_url": "https://public.example/board"})
 
 
@@ -34,7 +33,6 @@ def sign_in(client, secret, **more):
 
 
 def cookie_in(answer, name):
-    """A cookie that an answer sets, and its flags."""
     return next(
         each.split("; ") for each in answer.headers.get_list("set-cookie") if f"{name}=" in each
     )
@@ -47,7 +45,7 @@ def opens(client, cookie=None):
         client.cookies.set(COOKIE, cookie)
     answer = client.get("/account", follow_redirects=False)
     assert answer.status_code in (200, 303)
-    return bool(answer.status_code == 200)
+    return answer.status_code == 200
 
 
 @pytest.fixture
@@ -76,18 +74,17 @@ def test_a_token_opens_a_session_and_is_kept_nowhere(client, olivia, caplog):
     held = json.loads(b64decode(content.partition(".")[0]))
     assert set(held) == {"token", "number", "began", "seen"}  # It is readable: no secret is in it.
     assert {type(value) for value in held.values()} == {int, float}
-    page = client.get("/account").text
-    assert "olivia" in page
-    assert olivia.secret not in page + caplog.text + str(answer.headers)
+    page = client.get("/account")
+    assert "set-cookie" not in page.headers  # A page is a sign of life once a minute.
+    assert "olivia" in page.text
+    assert olivia.secret not in page.text + caplog.text + str(answer.headers)
     assert sign_in(client, "").status_code == 401
     # Who is signed in goes on to where they wanted to go.
     again = client.get(SIGN_IN, params={"next": "/console/tokens"}, follow_redirects=False)
     assert again.headers["location"] == "/console/tokens"
 
 
-def test_a_name_that_opens_nothing_is_left_for_pages_that_are_the_same_for_everybody(
-    client, olivia
-):
+def test_a_name_that_opens_nothing_is_left_for_pages(client, olivia):
     answer = sign_in(client, olivia.secret)
     mark, *flags = cookie_in(answer, "finishline_signed_in")
     assert mark == "finishline_signed_in=organiser%20olivia"
@@ -120,7 +117,7 @@ def test_each_sign_in_begins_anew(client, olivia, alice):
     assert ("<b>olivia</b>" in page, "Readers see you as Al" in page) == (True, False)
 
 
-def test_a_cookie_that_this_server_did_not_sign_opens_nothing(client, olivia, ada):
+def test_a_cookie_that_this_server_did_not_sign_opens_nothing(client, settings, olivia):
     sign_in(client, olivia.secret)
     cookie = client.cookies[COOKIE]
     content, _, signature = cookie.partition(".")
@@ -131,6 +128,8 @@ def test_a_cookie_that_this_server_did_not_sign_opens_nothing(client, olivia, ad
     ):  # fmt: skip
         assert not opens(client, forged), forged
     assert opens(client, cookie)
+    with TestClient(create_app(settings, dispatch=False)) as another_process:
+        assert opens(another_process, cookie)
 
 
 def test_a_session_is_of_its_user_and_number(client, olivia, database, change):
@@ -138,12 +137,6 @@ def test_a_session_is_of_its_user_and_number(client, olivia, database, change):
     for number in (-1, 0, 2**31 - 1):
         change(User, session_number=number)
         assert not opens(client)
-
-
-def test_all_processes_of_a_server_know_a_session(client, settings, olivia):
-    sign_in(client, olivia.secret)
-    with TestClient(create_app(settings, dispatch=False)) as second:
-        assert opens(second, client.cookies[COOKIE])
 
 
 def test_signing_out_ends_the_sessions_of_every_browser(client, olivia, ada):
@@ -199,12 +192,6 @@ def test_a_session_ends_with_its_time_and_with_its_token(client, olivia, change,
         assert opens_after(seconds=1)
 
 
-def test_a_page_is_a_sign_of_life_once_a_minute(client, olivia):
-    sign_in(client, olivia.secret)
-
-    assert "set-cookie" not in client.get("/account").headers
-
-
 def test_a_sign_in_leads_to_a_page_of_ours_and_nowhere_else(client, olivia):
     for own in (
         "/console/audit?actor=olivia&before=7", "/console/decide/0a1b2c3d4e5f607", "/submissions",
@@ -237,8 +224,7 @@ def test_the_cookie_opens_no_endpoint_of_the_api(client, olivia):
     assert client.post("/api/v1/tokens", json=body, headers=ORIGIN).status_code == 401
     # And a token in a header is no session.
     client.cookies.clear()
-    answer = client.get("/console", headers=olivia.headers, follow_redirects=False)
-    assert answer.status_code == 303
+    assert client.get("/console", headers=olivia.headers, follow_redirects=False).status_code == 303
 
 
 def test_a_form_is_taken_from_our_own_pages_only(client, olivia):
@@ -289,23 +275,16 @@ def test_of_ipv6_a_whole_network_is_one_address():
     assert network_of("::ffff:198.51.100.7") != network_of("::ffff:198.51.100.8")
 
 
-@pytest.fixture
-def behind_tls(settings, client):
-    """The same server as a browser sees it over https."""
-    with TestClient(client.app, base_url="https://testserver") as made:
-        yield made
-
-
-def test_over_https_the_cookie_is_for_https_and_this_host_alone(behind_tls, olivia):
+def test_over_https_the_cookie_is_for_https_and_this_host_alone(client, olivia):
+    behind_tls = TestClient(client.app, base_url="https://testserver")
     headers = {"Origin": "https://testserver"}
-    fields = {"token": olivia.secret}
-    answer = behind_tls.post(SIGN_IN, data=fields, headers=headers, follow_redirects=False)
+    form = {"token": olivia.secret}
+    answer = behind_tls.post(SIGN_IN, data=form, headers=headers, follow_redirects=False)
 
     cookie, *flags = cookie_in(answer, "finishline_console")
     assert cookie.startswith("__Host-finishline_console=")
-    assert sorted(flag.lower() for flag in flags) == [
-        "httponly", "path=/", "samesite=strict", "secure",
-    ]  # fmt: skip
+    flags = sorted(flag.lower() for flag in flags)
+    assert flags == ["httponly", "path=/", "samesite=strict", "secure"]
     assert behind_tls.get("/account", follow_redirects=False).status_code == 200
     # A neighbour could plant a cookie without the prefix; it is not read.
     planted = {COOKIE: behind_tls.cookies["__Host-finishline_console"]}
@@ -330,7 +309,6 @@ def test_a_token_that_expires_is_told_on_the_account_page(client, database):
     with database.write() as session:
         made = create_token(session, user_name="walt", role="worker", expires_in=timedelta(days=30))
         expires = made.token.expires_at
-    assert expires is not None
     assert sign_in(client, made.secret).headers["location"] == "/console"
     home = client.get("/console")
     assert home.url.path == "/account"

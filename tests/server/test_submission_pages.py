@@ -41,9 +41,7 @@ def test_a_badge_is_asked_for_again_and_follows_the_evidence(replay, client, dat
     assert client.get("/submissions/nothing/badge.svg").status_code == 404
 
 
-def test_of_very_many_evaluations_a_page_shows_an_even_sample(
-    digits_submission, submit, client, monkeypatch
-):
+def test_a_page_shows_a_sample_of_evaluations(digits_submission, submit, client, monkeypatch):
     runs = len(digits_submission.logs)
     ids = [submit(digits_submission).json()["id"] for _ in range(2)]
     pages = (f"/submissions/{ids[0]}?tab=runs", f"/compare?ids={ids[0]},{ids[1]}")
@@ -85,9 +83,7 @@ def test_what_a_form_sends_leads_to_one_address(two, client):
     assert answer.headers["location"] == f"/compare?ids={two[0]},{two[1]}"
 
 
-def test_what_cannot_be_compared_is_a_page_that_says_what_to_do(
-    two, digits_submission, submit, client, database
-):
+def test_a_failed_comparison_says_why(two, digits_submission, submit, client, database):
     def page(*ids):
         answer = client.get(f"/compare?ids={','.join(ids)}", headers=BROWSER)
         return answer.status_code, words_of(answer.text), answer.text

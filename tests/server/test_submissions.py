@@ -25,7 +25,6 @@ SUBMISSIONS = "/api/v1/submissions"
 
 @pytest.fixture
 def submitted(digits_submission, submit):
-    """An accepted submission, as it was answered."""
     return submit(digits_submission).json()
 
 
@@ -52,9 +51,7 @@ def test_one_address_takes_logs_and_code(digits_submission, client, database, wa
 
 
 @pytest.mark.parametrize("dry_run", ["true", "false"])
-def test_a_submission_is_refused_where_too_many_of_its_account_wait(
-    monkeypatch, digits_submission, client, alice, olivia, dry_run
-):
+def test_too_many_are_refused(monkeypatch, digits_submission, client, alice, olivia, dry_run):
     monkeypatch.setattr(limits, "MOST_TURNS", 1)
     monkeypatch.setattr(limits, "Slots", lambda most: Slots(most if most > 1 else 0))
     for parts in (digits_submission.files(), [("files", part) for part in FILES.items()]):
@@ -85,13 +82,11 @@ def test_a_submission_is_answered_with_its_result(digits_submission, submit, cli
     assert without_place(read) == view
 
 
-def test_a_submission_keeps_its_claim_and_its_logs_byte_for_byte(
-    digits_submission, submitted, client, stored_files
-):
+def test_logs_are_kept_byte_for_byte(digits_submission, submitted, client, stored_files):
     kept = {path.rsplit("/", 1)[-1] for path in stored_files()}
     page = client.get(f"/submissions/{submitted['id']}?tab=runs", headers=BROWSER).text
 
-    contents = [*digits_submission.logs.values(), json_bytes(digits_submission)]
+    contents = [content for _, (_, content) in digits_submission.files()]
     assert kept == {hashlib.sha256(content).hexdigest() for content in contents}
     for index, content in enumerate(digits_submission.logs.values()):
         address = f"{SUBMISSIONS}/{submitted['id']}/runs/{index}/log"
@@ -105,9 +100,7 @@ def test_a_submission_keeps_its_claim_and_its_logs_byte_for_byte(
             assert link in page
 
 
-def test_a_submission_says_whose_code_trained_and_what_the_tuning_took(
-    digits_submission, submit, client
-):
+def test_a_submission_says_whose_code_trained(digits_submission, submit, client):
     del digits_submission.claim["trained_with"]
     plain = submit(digits_submission).json()
     assert (plain["trained_with"], plain["tuning"]) == ("own", None)
@@ -120,46 +113,28 @@ def test_a_submission_says_whose_code_trained_and_what_the_tuning_took(
     assert client.get(f"{SUBMISSIONS}/{view['id']}").json()["tuning"] == tuning
 
 
-def json_bytes(parts):
-    """The submission's JSON as it is sent."""
-    return parts.files()[0][1][1]
-
-
-def test_runs_are_listed_in_the_order_of_the_claim(submitted, client):
+def test_runs_are_listed_in_the_order_of_the_claim_with_every_evaluation(submitted, client):
     runs = client.get(f"{SUBMISSIONS}/{submitted['id']}/runs").json()["runs"]
 
-    assert [(run["index"], run["file"], run["seed"]) for run in runs] == [
-        (0, "run_0.log", 100),
-        (1, "run_1.log", 101),
-        (2, "run_2.log", 102),
-    ]
+    listed = [(run["index"], run["file"], run["seed"]) for run in runs]
+    assert listed == [(index, f"run_{index}.log", 100 + index) for index in range(3)]
     # Eight epochs of 0.110, 0.114, 0.118 s and as many evaluations of 0.004 s.
     assert [run["tta_seconds"] for run in runs] == pytest.approx([0.912, 0.944, 0.976])
     assert {run["epochs_to_target"] for run in runs} == {8.0}
-
-
-def test_a_curve_holds_every_evaluation_of_its_run(submitted, client):
     curve = client.get(f"{SUBMISSIONS}/{submitted['id']}/runs/0/curve").json()
-
     assert (curve["index"], curve["file"]) == (0, "run_0.log")
     qualities = [evaluation["quality"] for evaluation in curve["evaluations"]]
     # The seed of a log shows in its second quality.
     assert qualities == pytest.approx([14.8, 47.8, 73.0, 85.5, 90.8, 95.6, 97.4, 98.1], abs=0.1)
     assert curve["evaluations"][7]["seconds"] == pytest.approx(0.912)
     assert curve["evaluations"][7]["samples"] == 9216
+    for index in ("-1", "x", "99999999999999999999"):
+        response = client.get(f"{SUBMISSIONS}/{submitted['id']}/runs/{index}/log")
+        assert response.status_code == 422
+        assert response.json()["problems"][0]["field"] == "path.index"
 
 
-@pytest.mark.parametrize("index", ["-1", "x", "99999999999999999999"])
-def test_an_index_that_is_none_is_422(index, submitted, client):
-    response = client.get(f"{SUBMISSIONS}/{submitted['id']}/runs/{index}/log")
-
-    assert response.status_code == 422
-    assert response.json()["problems"][0]["field"] == "path.index"
-
-
-def test_pages_of_the_list_are_newest_first_without_gaps_or_repeats(
-    digits_submission, submit, client
-):
+def test_pages_of_the_list_are_newest_first(digits_submission, submit, client):
     made = [submit(digits_submission).json()["id"] for _ in range(5)]
     assert len(set(made)) == 5
 
@@ -178,24 +153,11 @@ def test_pages_of_the_list_are_newest_first_without_gaps_or_repeats(
         listed = client.get(SUBMISSIONS, params={"benchmark": benchmark}).json()["submissions"]
         assert len(listed) == count
     assert sizes == [2, 2, 1]
-
-
-@pytest.mark.parametrize(
-    ("query", "field"),
-    [
-        ({"limit": "0"}, "query.limit"),
-        ({"limit": "101"}, "query.limit"),
-        ({"cursor": "x"}, "query.cursor"),
-        ({"cursor": "12.!!"}, "query.cursor"),
-        ({"cursor": f"{10**17}.abc"}, "query.cursor"),
-        ({"cursor": "1790000000000000.abc\n"}, "query.cursor"),
-    ],
-)
-def test_a_bad_page_is_422(query, field, client):
-    response = client.get(SUBMISSIONS, params=query)
-
-    assert response.status_code == 422, response.text
-    assert response.json()["problems"][0]["field"] == field
+    cursors = ("x", "12.!!", f"{10**17}.abc", "1790000000000000.abc\n")
+    for name, value in (("limit", 0), ("limit", 101), *(("cursor", each) for each in cursors)):
+        response = client.get(SUBMISSIONS, params={name: value})
+        assert response.status_code == 422, value
+        assert response.json()["problems"][0]["field"] == f"query.{name}"
 
 
 def test_a_dawnbench_entry_is_a_submission_to_the_benchmark_given_beside_it(client, alice):
@@ -212,23 +174,16 @@ def test_a_dawnbench_entry_is_a_submission_to_the_benchmark_given_beside_it(clie
     assert log.content == CURVE.encode()
 
 
-@pytest.mark.parametrize(
-    ("form", "field"),
-    [
+def test_a_dawnbench_entry_that_is_refused_names_file_and_line(client, alice, stored_files):
+    for form, field in (
         ({"benchmark": None}, "benchmark"),
         ({"benchmark": "../cifar10"}, "benchmark"),
         ({"benchmark": "cifar10", "division": "closed"}, "division"),
-    ],
-)
-def test_a_dawnbench_entry_needs_a_benchmark_that_has_its_division(form, field, client, alice):
-    response = send_entry(client, alice, **form)
-
-    assert response.status_code == 422
-    (problem,) = response.json()["problems"]
-    assert (problem["file"], problem["field"]) == ("entry.json", field)
-
-
-def test_a_dawnbench_curve_whose_hours_decrease_names_file_and_line(client, alice, stored_files):
+    ):
+        response = send_entry(client, alice, **form)
+        assert response.status_code == 422
+        (problem,) = response.json()["problems"]
+        assert (problem["file"], problem["field"]) == ("entry.json", field)
     curve = "epoch\thours\ttop1Accuracy\n1\t0.05\t80\n2\t0.025\t95\n"
     response = send_entry(client, alice, curve=curve)
 
@@ -244,7 +199,7 @@ def test_a_dawnbench_curve_whose_hours_decrease_names_file_and_line(client, alic
     [({}, "verifying", ["queued"]), ({"precision": "bf16", "notes": "mixed"}, "claimed", [])],
     ids=["its own precision", "one that nobody calibrated"],
 )
-def test_a_benchmark_may_ask_for_a_verification_of_each_submission_but_not_of_an_archive(
+def test_a_benchmark_may_verify_each_submission(
     digits_submission, alice, olivia, settings, benchmarks_dir, tmp_path, stated, status, states
 ):
     digits_submission.claim |= stated
@@ -266,13 +221,8 @@ def test_a_benchmark_may_ask_for_a_verification_of_each_submission_but_not_of_an
 
 def evaluation(sequence, quality, run=0):
     place = {"seconds": 0.1 * (sequence + 1), "epoch": float(sequence + 1), "samples": 1152}
-    return {
-        "sequence": sequence,
-        "run": run,
-        "kind": "evaluation",
-        "quality": quality,
-        **place,
-    }
+    kind = {"kind": "evaluation", "sequence": sequence, "run": run}
+    return kind | {"quality": quality} | place
 
 
 def race_of(client, verification_id):
@@ -292,15 +242,9 @@ def test_a_claim_that_nobody_measured_holds_no_record_and_races_alone(replay, cl
     assert [point["index"] for point in claim["points"]] == list(range(1, 9))
 
 
-@pytest.fixture
-def measured(replay, make_report):
-    """A claim that was measured, and so holds the record of its division."""
-    sent = replay.report(replay.claim().json(), make_report(replay.seeds()))
-    assert sent.status_code == 200, sent.text
-    return str(replay.submission_id)
-
-
-def test_the_first_that_was_measured_holds_the_record_and_races_itself(measured, replay, client):
+def test_claims_race_the_record(replay, digits_submission, make_log, submit, client, olivia):
+    replay.finish()
+    measured = replay.submission_id
     record, claim = race_of(client, replay.verification_id)["ghosts"]
     assert (record["role"], record["submission_id"], record["is_own"]) == ("record", measured, True)
     assert claim["role"] == "claim"
@@ -309,17 +253,12 @@ def test_the_first_that_was_measured_holds_the_record_and_races_itself(measured,
     drawn = [point["seconds"] for point in record["points"]]
     assert drawn in [[each["seconds"] for each in run] for run in trained]
     assert drawn[-1] != pytest.approx(8 * 0.118)  # The claim's own median run.
-
-
-def test_other_claims_race_the_holder_however_fast_they_are(
-    measured, digits_submission, make_log, submit, client, olivia
-):
     for pace, seed, batch_size in ((0.2, 200, 32), (0.05, 300, 128)):
         for index, name in enumerate(digits_submission.logs):
             digits_submission.logs[name] = make_log(
                 seed + index, name=name, seconds_per_epoch=pace + 0.004 * index
             )
-        other = str(submit(digits_submission, batch_size=batch_size).json()["id"])
+        other = submit(digits_submission, batch_size=batch_size).json()["id"]
         address = f"/api/v1/submissions/{other}/verifications"
         asked = client.post(address, headers=olivia.headers).json()["id"]
         record, claim = race_of(client, asked)["ghosts"]
@@ -327,9 +266,7 @@ def test_other_claims_race_the_holder_however_fast_they_are(
         assert (claim["submission_id"], claim["is_own"]) == (other, True)
 
 
-def test_runs_so_far_are_those_of_the_latest_attempt_then_the_reports(
-    replay, client, database, make_report
-):
+def test_runs_so_far_are_those_of_the_latest_attempt(replay, client, database):
     assert race_of(client, replay.verification_id)["runs"] == []
     grant = replay.claim().json()
     finish = {"sequence": 2, "run": 0, "kind": "run_finished", "status": "reached"}
@@ -345,13 +282,9 @@ def test_runs_so_far_are_those_of_the_latest_attempt_then_the_reports(
     expire_leases(database)
     race = race_of(client, replay.verification_id)
     assert (race["attempt"], race["runs"]) == (2, [])
-    replay.report(replay.claim().json(), make_report(replay.seeds()))
+    replay.finish()
     done = race_of(client, replay.verification_id)["runs"]
     assert [len(run["evaluations"]) for run in done] == [8] * len(replay.seeds())
-
-
-def test_what_is_no_race_has_no_ghosts(replay, client, olivia):
-    assert client.get("/api/v1/verifications/nothing/race").status_code == 404
 
 
 def test_the_same_request_under_one_key_is_stored_once(digits_submission, submit, row_counts):
@@ -367,9 +300,7 @@ def test_the_same_request_under_one_key_is_stored_once(digits_submission, submit
     assert row_counts() == counts
 
 
-def test_another_request_under_one_key_is_409_and_leaves_nothing(
-    digits_submission, submit, row_counts, stored_files, make_log
-):
+def test_one_key_is_one_request(digits_submission, submit, row_counts, stored_files, make_log):
     first = submit(digits_submission, key="key-1").json()
     before = row_counts(), stored_files()
     digits_submission.logs["run_0.log"] = make_log(999)
@@ -390,31 +321,25 @@ def test_a_key_belongs_to_its_user(digits_submission, submit, make_log, bob):
     assert by_bob["submitter"] == "bob"
 
 
-def test_a_refused_request_does_not_use_up_its_key(digits_submission, submit):
+def test_a_refused_request_does_not_use_up_its_key(digits_submission, submit, stored_files):
     good = digits_submission.logs["run_0.log"]
     digits_submission.logs["run_0.log"] = b""
     assert submit(digits_submission, key="key-1").status_code == 422
 
     digits_submission.logs["run_0.log"] = good
+    for key in (" ", "k" * 201, "tab\there"):
+        response = submit(digits_submission, key=key)
+        assert response.status_code == 422, key
+        assert "Idempotency-Key" in response.json()["detail"]
+    assert stored_files() == []
     assert submit(digits_submission, key="key-1").status_code == 201
 
 
-@pytest.mark.parametrize("key", [" ", "k" * 201, "tab\there"])
-def test_a_key_that_is_none_is_422(key, digits_submission, submit, stored_files):
-    response = submit(digits_submission, key=key)
-
-    assert response.status_code == 422
-    assert "Idempotency-Key" in response.json()["detail"]
-    assert stored_files() == []
-
-
-def test_the_same_request_after_its_verdicts_is_answered_with_them(
-    digits_submission, submit, client, database, olivia, walter, make_report
-):
+def test_a_repeat_has_the_verdicts(digits_submission, submit, client, database, olivia, walter):
     submission_id = submit(digits_submission, key="key-1").json()["id"]
     for _ in ("the first verdict is published", "the second waits"):
         replay = ask_for_replay(client, database, submission_id, by=olivia, worker=walter)
-        replay.report(replay.claim().json(), make_report(replay.seeds()))
+        replay.finish()
 
     again = submit(digits_submission, key="key-1")
 
@@ -425,9 +350,7 @@ def test_the_same_request_after_its_verdicts_is_answered_with_them(
 
 
 @pytest.mark.parametrize("who", ["alice", "bob"])
-def test_a_log_that_is_in_another_submission_is_refused_with_its_address(
-    who, request, digits_submission, make_log, submit, row_counts
-):
+def test_a_log_is_sent_once(who, request, digits_submission, make_log, submit, row_counts):
     person = request.getfixturevalue(who)
     first = submit(digits_submission, as_is=True).json()["id"]
     before = row_counts()
@@ -442,9 +365,7 @@ def test_a_log_that_is_in_another_submission_is_refused_with_its_address(
     assert row_counts() == before
 
 
-def test_a_withdrawn_submission_leaves_its_logs_free_and_an_archive_may_have_them(
-    digits_submission, submit, client, alice, olivia
-):
+def test_withdrawn_logs_are_free(digits_submission, submit, client, alice, olivia):
     first = submit(digits_submission, as_is=True).json()["id"]
     address = f"/api/v1/submissions/{first}/withdrawal"
     client.post(address, json={"reason": "the wrong system"}, headers=alice.headers)

@@ -8,6 +8,7 @@ from server.base.database import utc_now
 from server.base.models import User
 from tests.support.admin import run_admin
 from tests.support.boards import rows_of
+from tests.support.both_databases import on_both_databases
 from tests.support.pages import ORIGIN, sign_in
 
 USERS = "/api/v1/users"
@@ -15,17 +16,8 @@ ORGANISATIONS = "/api/v1/organisations"
 ME = "/api/v1/me"
 
 
-on_both_databases = pytest.mark.parametrize(
-    "database_url",
-    ["sqlite", pytest.param("postgresql", marks=pytest.mark.nightly)],
-    indirect=True,
-)
-
-
 @pytest.fixture
 def as_ada(client, ada):
-    """Sends a request of the admin's."""
-
     def send(method, path, **more):
         return client.request(method, path, headers=ada.headers, **more)
 
@@ -140,9 +132,7 @@ def test_nobody_takes_a_name_of_the_server(as_ada, client, alice, name):
         assert "kept for the server" in answer.text
 
 
-def test_users_of_the_server_get_no_token_and_stay_as_they_are(
-    as_ada, client, ada, database, settings
-):
+def test_users_of_the_server_get_no_token(as_ada, client, ada, database, settings):
     """Whoever holds a token of `reference` could withdraw the first holder of each board."""
     with database.write() as session:
         session.add(User(name="reference", role="submitter", created_at=utc_now()))
@@ -176,8 +166,7 @@ def test_users_of_the_server_get_no_token_and_stay_as_they_are(
 def test_a_disabled_users_tokens_and_sessions_end_at_once(as_ada, client, olivia):
     sign_in(client, olivia)
     assert client.get("/console", follow_redirects=False).status_code == 200
-    view = as_ada("PATCH", f"{USERS}/olivia", json={"disabled": True}).json()
-    assert view["disabled_at"] is not None
+    as_ada("PATCH", f"{USERS}/olivia", json={"disabled": True})
 
     refused = client.get("/api/v1/audit", headers=olivia.headers)
     assert (refused.status_code, "disabled" in refused.json()["detail"]) == (401, True)
@@ -194,8 +183,7 @@ def test_a_disabled_users_tokens_and_sessions_end_at_once(as_ada, client, olivia
 
 def test_a_disabled_user_stays_so_since_the_same_moment_whatever_else_is_changed(as_ada, bob):
     def change(**asked):
-        view = as_ada("PATCH", f"{USERS}/bob", json=asked).json()
-        return view["disabled_at"]
+        return as_ada("PATCH", f"{USERS}/bob", json=asked).json()["disabled_at"]
 
     since = change(disabled=True)
     assert since is not None
@@ -211,10 +199,8 @@ def test_tokens_beyond_a_lowered_role_are_refused(as_ada, client, olivia):
     as_ada("PATCH", f"{USERS}/olivia", json={"role": "submitter"})
 
     refused = client.get(ME, headers=olivia.headers)
-    assert (refused.status_code, "but olivia is now submitter" in refused.json()["detail"]) == (
-        401,
-        True,
-    )
+    assert refused.status_code == 401
+    assert "but olivia is now submitter" in refused.json()["detail"]
     assert client.get(ME, headers={"Authorization": f"Bearer {submits}"}).status_code == 200
     as_ada("PATCH", f"{USERS}/olivia", json={"role": "organiser"})
     assert client.get(ME, headers=olivia.headers).status_code == 200
@@ -241,12 +227,11 @@ def test_what_is_missing_or_there_already_is_said(as_ada):
     assert nobody.status_code == 404
     assert "`finishline admin user list` lists them" in nobody.json()["detail"]
     typo = as_ada("POST", "/api/v1/tokens", json={"user": "adda", "role": "submitter"})
-    assert (typo.status_code, typo.json()["detail"]) == (
-        404,
+    assert typo.status_code == 404
+    assert typo.json()["detail"] == (
         "There is no user 'adda' (did you mean 'ada'?); `finishline admin user list` lists them; "
-        "an admin adds one: `finishline admin user add`.",
+        "an admin adds one: `finishline admin user add`."
     )
-    assert as_ada("PATCH", f"{USERS}/nobody", json={"disabled": True}).status_code == 404
     unknown = as_ada("POST", USERS, json={"name": "x", "organisation": "Nowhere"})
     assert (unknown.status_code, "Nowhere" in unknown.json()["detail"]) == (404, True)
     for address, name in ((USERS, "twice"), (ORGANISATIONS, "Twice Labs")):
@@ -308,9 +293,8 @@ def rename(client, person, name):
 
 @pytest.fixture
 def submitted(client, alice, digits_submission, submit):
-    """Id of a submission by alice, who is shown as SHOWN."""
     assert rename(client, alice, SHOWN).json()["display_name"] == SHOWN
-    return str(submit(digits_submission, by=alice).json()["id"])
+    return submit(digits_submission, by=alice).json()["id"]
 
 
 def test_readers_see_the_display_name_beside_the_account(submitted, client):
@@ -348,20 +332,10 @@ def test_a_change_shows_on_every_board_at_once(submitted, client, alice, ada):
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "bob",
-        "Вob",  # A Cyrillic letter.
-        "b0b ",
-        "Bob\u202eecila",
-        "Bob  Smith",
-        "Carol (bob)",
-        "ﬁnn",
-        "former-3",
-        "Roberta",
-        "roberta",
-    ],
-)
+    "name",  # The second begins with a Cyrillic letter.
+    ["bob", "Вob", "b0b ", "Bob\u202eecila", "Bob  Smith", "Carol (bob)", "ﬁnn", "former-3",
+     "Roberta", "roberta"],
+)  # fmt: skip
 def test_nobody_can_be_shown_as_another(name, client, alice, bob):
     assert rename(client, bob, "Roberta").status_code == 200
     refused = rename(client, alice, name)

@@ -13,6 +13,15 @@ from server.admin import main
 from server.base.settings import get_settings
 
 
+def environment_of(settings):
+    """The variables by which a command finds a server's database, logs and benchmarks."""
+    return {
+        "FINISHLINE_DATABASE_URL": settings.database_url,
+        "FINISHLINE_ARTIFACTS_DIR": str(settings.artifacts_dir),
+        "FINISHLINE_BENCHMARKS_DIR": str(settings.benchmarks_dir),
+    }
+
+
 @dataclass(frozen=True)
 class Said:
     """What a command left: its exit code and both its outputs."""

@@ -8,6 +8,10 @@ from tests.support.processes import wait_for
 
 # For a test whose answer no database has a part in.
 on_sqlite = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+# For a test of a file whose others have SQLite.
+on_both_databases = pytest.mark.parametrize(
+    "database_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.nightly)], indirect=True
+)
 # For a test of the locks of rows.
 ON_POSTGRESQL = pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
 

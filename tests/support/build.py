@@ -189,6 +189,12 @@ class Replay:
             greet_as_servers(self.database, report.system.worker, report.system.hardware_class)
         return self.post_report(grant, report)
 
+    def finish(self, **how):
+        """Have the worker lease it and report honest runs; the answer, which must be taken."""
+        answer = self.report(self.claim().json(), build_report(self.seeds(), **how))
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
     def post_report(self, grant, report):
         return self.client.post(
             f"/api/v1/attempts/{grant['attempt_id']}/report",

@@ -7,8 +7,8 @@ BARRED = "tests/server/test_owners.py::"
 CROSS = "tests/server/test_cross_checks.py::"
 
 PROVEN = {
-    "C21": CONFIRMING + "test_a_claim_of_another_machine_than_its_class_is_refused",
-    "C22": CONFIRMING + "test_a_rented_instance_described_as_another_is_refused",
+    "C21": CONFIRMING + "test_a_claim_of_another_machine_is_refused",
+    "C22": CONFIRMING + "test_a_rented_instance_is_described_as_it_is",
     "C25": "tests/rules/test_judge.py::test_a_loss_below_the_entropy_is_a_proven_cheat",
     "C35": "tests/rules/test_cross_check.py::test_bfloat16_inside_a_claim_of_float32_is_rejected",
     "C41": "tests/server/test_first_place.py::test_a_challenger_that_is_not_ahead_keeps_its_place",
@@ -27,7 +27,7 @@ PROVEN = {
     "C56": "tests/rules/test_replay.py::test_preparation_takes_at_most_twice_the_calibrated",
     "C57": OVER_HTTP + "[stretched]",
     "C60": CONFIRMING + "test_a_faster_machine_under_the_name_is_as_wrong_as_a_slower_one",
-    "C61": BARRED + "test_nobody_replays_a_board_where_they_compete_while_another_can",
+    "C61": BARRED + "test_rivals_do_not_replay",
     "C62": BARRED + "test_a_failed_attempt_does_not_go_back_to_that_owner_while_there_is_another",
     "C65": "tests/sweeps/test_proofs.py::test_tampered_proof_fails_at_its_check",
     "C74": "tests/server/test_accounts.py::test_a_revoked_token_takes_all_that_descend_from_it",
