@@ -25,15 +25,12 @@ EVERY_KIND = [
 
 @dataclass(frozen=True)
 class Post:
-    """One request as it came in."""
-
     path: str
     headers: dict[str, str]
     body: bytes
 
     @property
     def event(self):
-        """The message."""
         return json.loads(self.body)
 
 
@@ -50,7 +47,6 @@ class Receiver:
 
     @property
     def kinds(self):
-        """The types of what came in, in order."""
         return [post.event["type"] for post in self.posts]
 
 
@@ -78,19 +74,16 @@ def make_receiver():
 
 @pytest.fixture
 def receiver(make_receiver):
-    """One of them."""
     return make_receiver()
 
 
 @pytest.fixture
 def settings(settings):
-    """A server of an internal network, that sends no mail."""
     return settings.model_copy(update={"webhook_private_addresses": True})
 
 
 @pytest.fixture
 def make_loop(client, settings):
-    """Makes loops as server processes have them; they are stopped at the end."""
     services = services_of(client)
     made = []
 
@@ -106,32 +99,26 @@ def make_loop(client, settings):
 
 @dataclass
 class Hooks:
-    """What somebody does with webhooks over the API."""
-
     client: TestClient
     loop: NoticeLoop
     database: Database
 
     def make(self, by, url, *kinds, **wanted):
-        """A webhook for these kinds, or for every kind."""
         body = {"url": url, "kinds": list(kinds) or EVERY_KIND} | wanted
         answer = self.client.post("/api/v1/webhooks", json=body, headers=by.headers)
         assert answer.status_code == 201, answer.text
         return answer.json()
 
     def log(self, by, hook):
-        """The deliveries of a webhook, newest first."""
         address = f"/api/v1/webhooks/{hook['id']}/deliveries"
         return self.client.get(address, headers=by.headers).json()["deliveries"]
 
     def ping(self, by, hook):
-        """Ask for a test message."""
         answer = self.client.post(f"/api/v1/webhooks/{hook['id']}/test", headers=by.headers)
         assert answer.status_code == 202, answer.text
         return answer.json()
 
     def read(self, by, hook):
-        """A webhook as its owner sees it."""
         return self.client.get(f"/api/v1/webhooks/{hook['id']}", headers=by.headers).json()
 
     def delivered(self, by, hook):

@@ -17,11 +17,7 @@ from aiosmtpd.controller import Controller
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from server.base.errors import ContentError
 from server.base.settings import parse_smtp_url
@@ -54,10 +50,7 @@ NOT_PUBLIC = [
     "2002:101:101::1",
 ]  # fmt: skip
 
-
 PUBLIC = ["93.184.215.14", "1.1.1.1", "2606:4700::1111", "64:ff9b::101:101"]
-
-
 # Where clouds serve their machines: Alibaba, Azure, Oracle, Amazon, Google, Scaleway, Akamai.
 NEVER = [
     "169.254.169.254", "100.100.100.200", "168.63.129.16", "192.0.0.192",
@@ -72,7 +65,6 @@ NEVER = [
 
 
 def answers(*found):
-    """What the system's resolver answers, as getaddrinfo does."""
     return lambda *_args, **_more: [
         (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 443)) for address in found
     ]
@@ -155,7 +147,6 @@ def test_the_connection_goes_to_what_was_checked_and_is_asked_once(receiver, mon
 
 @pytest.fixture
 def dripping():
-    """The port of a receiver that answers a byte at a time, for ever."""
     listener = socket.create_server(("127.0.0.1", 0))
     stop = threading.Event()
 
@@ -202,14 +193,11 @@ HERE, ELSEWHERE = "localhost", "elsewhere.example"
 
 @dataclass(frozen=True)
 class Authority:
-    """An authority of one's own: what it signs is believed by whoever has its certificate."""
-
     folder: Path
     key: ec.EllipticCurvePrivateKey
     certificate: x509.Certificate
 
     def serve_as(self, name):
-        """What a server of a name shows."""
         key = ec.generate_private_key(ec.SECP256R1())
         names = x509.SubjectAlternativeName([x509.DNSName(name)])
         signer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key())
@@ -245,7 +233,6 @@ def named(name):
 
 @pytest.fixture
 def authority(tmp_path):
-    """One whose certificate nobody has unless it is handed to them."""
     key = ec.generate_private_key(ec.SECP256R1())
     own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     uses = dict.fromkeys(inspect.signature(x509.KeyUsage).parameters, False)
@@ -275,8 +262,6 @@ def trust(monkeypatch, tmp_path):
 
 
 class Mails:
-    """A mail server: what was handed in."""
-
     def __init__(self):
         self.read = []
 
@@ -287,7 +272,6 @@ class Mails:
 
 @pytest.fixture
 def serve(make_receiver):
-    """Starts servers with a certificate: the port of each, and the list of what it read."""
     started = []
 
     def start(scheme, context):
@@ -307,7 +291,6 @@ def serve(make_receiver):
 
 
 def deliver(port, scheme):
-    """Post or mail something to a server at localhost: the status, and what went wrong."""
     address = f"{scheme}://{HERE}:{port}"
     if scheme == "https":
         answer = post(f"{address}/", {"Content-Length": "2"}, b"{}", private_allowed=True)
@@ -320,9 +303,7 @@ def deliver(port, scheme):
 
 
 @pytest.mark.parametrize(("scheme", "taken"), [("https", 200), ("smtps", 250), ("starttls", 250)])
-def test_only_a_trusted_certificate_of_the_right_name_gets_what_is_sent(
-    scheme, taken, authority, trust, serve
-):
+def test_only_a_trusted_certificate_gets_what_is_sent(scheme, taken, authority, trust, serve):
     right, read = serve(scheme, authority.serve_as(HERE))
     of_another, misread = serve(scheme, authority.serve_as(ELSEWHERE))
 
@@ -350,7 +331,6 @@ SIGNATURE = "v1,2hLWQ3+V0DlgH8ESTeLq1hpWwhDTtseuBxeu7gz1aa4="
 
 @pytest.fixture
 def is_ours(monkeypatch):
-    """The function of the page, at the second of the example."""
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     names = {}
     exec(code, names)  # noqa: S102  It is our own page.

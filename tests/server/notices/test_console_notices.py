@@ -13,14 +13,8 @@ FORM = {"url": "https://hooks.example/<b>", "submission.verified": "on", "scope"
 
 @pytest.fixture
 def settings(settings):
-    """A server that sends mail, to nobody in these tests."""
-    return settings.model_copy(
-        update={
-            "smtp_url": SecretStr("smtp://127.0.0.1:1"),
-            "mail_from": "notices@finishline.example",
-            "public_url": "http://testserver",
-        }
-    )
+    nobody = {"smtp_url": SecretStr("smtp://127.0.0.1:1"), "public_url": "http://testserver"}
+    return settings.model_copy(update=nobody | {"mail_from": "notices@finishline.example"})
 
 
 def test_a_webhook_is_made_tested_replaced_and_deleted(client, alice):
@@ -56,16 +50,3 @@ def test_what_is_wrong_is_said_beside_the_fields(client, alice):
     assert "expected https" in ftp.text
     assert 'value="ftp://a.example"' in ftp.text
     assert "Make a webhook here" in console.get(NOTICES).text
-
-
-def test_an_address_is_asked_for_and_ended(client, alice):
-    console = Console(client, alice)
-    fields = {"address": "ada@example.org", "record.set": "on", "scope": "benchmark"}
-    assert console.post(f"{NOTICES}/mails", **fields).status_code == 422
-    page = console.done(f"{NOTICES}/mails", **fields | {"benchmark": "digits"})
-    assert "A mail was sent to ada@example.org" in page
-    assert "not confirmed yet" in page
-    (end,) = re.findall(r'action="(/console/notices/mails/[^"]+/end)"', page)
-    assert "not confirmed yet" not in console.done(end)
-    bad = fields | {"address": "ada@example.org\nBcc: x@example.org", "scope": "own"}
-    assert console.post(f"{NOTICES}/mails", **bad).status_code == 422

@@ -1,6 +1,7 @@
 """What is told of, to whom, and that nothing else is."""
 
 import json
+import re
 from dataclasses import asdict
 from datetime import timedelta
 
@@ -29,14 +30,12 @@ def count(database, table):
         return session.scalar(select(func.count()).select_from(table)) or 0
 
 
-def test_a_submission_tells_its_owner_of_each_step(
-    hooks, receiver, alice, bob, replay, make_report, make_receiver, database
-):
+def test_owner_is_told_of_each_step(hooks, receiver, alice, bob, replay, make_receiver, database):
     others, everybodys = make_receiver(), make_receiver()
     hooks.make(alice, receiver.url)
     hooks.make(bob, others.url)
     hooks.make(bob, everybodys.url, "verification.done", scope="benchmark", benchmark="digits")
-    replay.report(replay.claim().json(), make_report(replay.seeds()))
+    replay.finish()
     hooks.run(lambda: len(receiver.posts) == 4 and everybodys.posts)
 
     kinds = ["verification.started", "verification.done", "submission.verified", "record.set"]
@@ -59,17 +58,14 @@ def test_a_submission_tells_its_owner_of_each_step(
 
 @on_sqlite
 class TestOnOneDatabase:
-    """What does not depend on which database it is."""
-
-    def test_a_record_is_told_once_when_it_was_measured(
-        self, hooks, receiver, alice, olivia, replay, make_report
-    ):
+    def test_a_measured_record_is_told_once(self, hooks, receiver, alice, olivia, replay):
         hooks.make(alice, receiver.url, "verification.done", "record.set")
-        replay.report(replay.claim().json(), make_report(replay.seeds(), seconds_per_epoch=0.1))
+        replay.finish(seconds_per_epoch=0.1)
         hooks.run(lambda: len(receiver.posts) == 2)
         replay.ask_again(olivia)
-        replay.report(replay.claim().json(), make_report(replay.seeds(), seconds_per_epoch=0.1))
-        hooks.run(lambda: len(receiver.posts) == 3 and not count(hooks.database, _waiting()))
+        replay.finish(seconds_per_epoch=0.1)
+        waiting = select(Message.id).where(Message.state == "waiting").subquery()
+        hooks.run(lambda: len(receiver.posts) == 3 and not count(hooks.database, waiting))
 
         assert receiver.kinds == ["verification.done", "record.set", "verification.done"]
         record = receiver.posts[1].event["data"]
@@ -78,7 +74,7 @@ class TestOnOneDatabase:
         board = rows_of(replay.client.get("/api/v1/leaderboards/digits").json())
         assert record["record"]["tta_seconds"] == pytest.approx(board[0]["measured_seconds"])
 
-    def test_watchers_get_nothing_of_what_is_under_embargo(
+    def test_watchers_get_nothing_under_embargo(
         self, hooks, receiver, make_receiver, alice, bob, embargo, submit, digits_submission
     ):
         watchers, kind = make_receiver(), "submission.accepted"
@@ -94,9 +90,7 @@ class TestOnOneDatabase:
         own = [post.event["data"]["submission"]["id"] for post in receiver.posts]
         assert own == [hidden, shown]
 
-    def test_nothing_is_told_of_what_was_published_elsewhere(
-        self, hooks, receiver, olivia, submit, digits_submission
-    ):
+    def test_nothing_is_told_of_archives(self, hooks, receiver, olivia, submit, digits_submission):
         hooks.make(olivia, receiver.url, scope="all")
         digits_submission.form = {"archive": "true"}
         digits_submission.claim |= {"organisation": "Ex", "submitted_on": "2018-04-20"}
@@ -104,9 +98,7 @@ class TestOnOneDatabase:
 
         assert count(hooks.database, Message) == 0
 
-    def test_lost_failed_cancelled_and_what_follows(
-        self, hooks, receiver, olivia, replay, walter, make_receiver
-    ):
+    def test_loss_and_end_are_told(self, hooks, receiver, olivia, replay, walter, make_receiver):
         owners = make_receiver()
         say_hello(replay.client, walter)
         hooks.make(olivia, receiver.url, scope="all")
@@ -118,12 +110,9 @@ class TestOnOneDatabase:
         hooks.run(lambda: len(receiver.posts) == 5 and owners.posts)
 
         assert receiver.kinds == [
-            "verification.started",
-            "verification.lost",
-            "worker.lost",
-            "verification.queued",
+            "verification.started", "verification.lost", "worker.lost", "verification.queued",
             "verification.cancelled",
-        ]
+        ]  # fmt: skip
         lost, out, queued = (post.event["data"] for post in receiver.posts[1:4])
         assert lost["attempt"] == {"number": 1, "worker": "walter-1"}
         assert out["worker"]["name"] == "walter-1"
@@ -131,33 +120,39 @@ class TestOnOneDatabase:
         # A worker is the organisers' affair, not that of all who watch a benchmark.
         assert owners.kinds == ["verification.lost"]
 
-    def test_a_rejected_rerun_is_told_when_it_is_decided(
-        self, hooks, receiver, alice, olivia, replay, make_report
-    ):
-        replay.report(replay.claim().json(), make_report(replay.seeds()))
+    def test_a_rejected_rerun_is_told_when_decided(self, hooks, receiver, alice, olivia, replay):
+        replay.finish()
         replay.ask_again(olivia)
         kinds = ("submission.rejected", "decision.published", "submission.verifying")
         hooks.make(alice, receiver.url, *kinds)
-        replay.report(replay.claim().json(), make_report(replay.seeds(), qualities=FAR_BELOW))
+        replay.finish(qualities=FAR_BELOW)
         assert count(hooks.database, Message) == 0
         assert replay.decide(olivia, "publish").is_success
         hooks.run(lambda: len(receiver.posts) == 2)
 
         assert receiver.kinds == ["decision.published", "submission.rejected"]
 
-    def test_an_adopted_calibration_and_a_drifted_worker_are_told(
+    def test_calibration_and_drift_are_told(
         self, hooks, receiver, olivia, walter, replay, monkeypatch
     ):
         hooks.make(olivia, receiver.url, "calibration.adopted", "worker.drifted", scope="all")
         monkeypatch.setattr(calibrations, "why_not_adoptable", lambda *_: None)
         with hooks.database.write() as session:
             row = session.get_one(Submission, replay.submission_id)
-            session.add(_calibration(row))
+            done = {"id": "c-1", "state": "done", "batch_sizes": [64], "runs": 1, "version": 1}
+            of = {"benchmark_id": "digits", "benchmark_sha256": row.benchmark_sha256}
+            session.add(Calibration(**done, **of, requested_by=row.user_id, created_at=utc_now()))
         adopted = replay.client.post(
             "/api/v1/calibrations/c-1/adoption", json={"reason": "new"}, headers=olivia.headers
         )
         assert adopted.status_code == 200, adopted.text
-        _tell_canaries(replay.client, walter, 100.0, 99.0, 101.0, 80.0, 79.0)
+        say_hello(replay.client, walter)
+        for gflops in (100.0, 99.0, 101.0, 80.0, 79.0):
+            probe = WorkerProbe("walter-1", "before", canary=Canary(gflops, "numpy", "best"))
+            told = replay.client.post(
+                "/api/v1/workers/probes", json=asdict(probe), headers=walter.headers
+            )
+            assert told.status_code == 200, told.text
         hooks.run(lambda: len(receiver.posts) == 2)
 
         calibration, worker = (post.event["data"] for post in receiver.posts)
@@ -165,24 +160,15 @@ class TestOnOneDatabase:
         assert worker["worker"]["name"] == "walter-1"
         assert "%" in worker["worker"]["why"]
 
-    def test_who_is_no_organiser_any_more_is_told_of_nothing(
-        self, hooks, receiver, olivia, replay, make_report
-    ):
+    def test_ended_users_are_told_of_nothing(self, hooks, receiver, alice, olivia, replay):
         hooks.make(olivia, receiver.url, scope="all")
+        hooks.make(alice, receiver.url)
         with hooks.database.write() as session:
             session.execute(
                 update(Token).where(Token.role == "organiser").values(revoked_at=utc_now())
             )
-        replay.report(replay.claim().json(), make_report(replay.seeds()))
-
-        assert count(hooks.database, Message) == 0
-
-    def test_a_disabled_user_is_told_of_nothing(self, hooks, receiver, alice, replay):
-        hooks.make(alice, receiver.url)
-        with hooks.database.write() as session:
-            owner = session.get_one(Submission, replay.submission_id).user
-            owner.disabled_at = utc_now()
-        replay.claim()
+            session.get_one(Submission, replay.submission_id).user.disabled_at = utc_now()
+        replay.finish()
 
         assert count(hooks.database, Message) == 0
 
@@ -206,12 +192,10 @@ class TestOnOneDatabase:
             rejected(session)
         assert count(hooks.database, Message) == 1
 
-    def test_without_a_listener_a_submission_costs_one_question(
-        self, alice, hooks, receiver, submit, digits_submission
-    ):
+    def test_no_listener_costs_a_question(self, alice, hooks, receiver, submit, digits_submission):
         def asked_by(model):
             digits_submission.claim["model"] = model
-            with statements_of(hooks.database, is_about_notices) as sent:
+            with statements_of(hooks.database, re.compile("receivers|outbox").search) as sent:
                 assert submit(digits_submission).status_code == 201
             return [text.partition(" ")[0] for text in sent]
 
@@ -233,9 +217,7 @@ class TestOnOneDatabase:
         assert receiver.kinds == ["submission.withdrawn"]
 
 
-def test_everybody_may_keep_the_head_that_the_audit_log_had_at_the_end_of_a_day(
-    hooks, receiver, alice, olivia, client, monkeypatch
-):
+def test_head_of_the_audit_log_is_told_daily(hooks, receiver, alice, olivia, client, monkeypatch):
     hooks.make(alice, receiver.url, "audit.head")
 
     def write_two_records():
@@ -260,54 +242,15 @@ def test_every_kind_says_what_it_means():
     assert list(ABOUT) == list(KINDS)
 
 
-def is_about_notices(text):
-    return "receivers" in text or "outbox" in text
-
-
-def _waiting():
-    return select(Message.id).where(Message.state == "waiting").subquery()
-
-
-def _calibration(submission):
-    return Calibration(
-        id="c-1",
-        benchmark_id="digits",
-        benchmark_sha256=submission.benchmark_sha256,
-        version=1,
-        state="done",
-        requested_by=submission.user_id,
-        batch_sizes=[64],
-        runs=1,
-        created_at=utc_now(),
-    )
-
-
-def _tell_canaries(client, walter, *gflops):
-    say_hello(client, walter)
-    for value in gflops:
-        canary = Canary(value, "numpy", "best of 0.5 s")
-        probe = WorkerProbe(worker="walter-1", moment="before", canary=canary, figures={})
-        told = client.post("/api/v1/workers/probes", json=asdict(probe), headers=walter.headers)
-        assert told.status_code == 200, told.text
-
-
-EVENT = Message(
-    message_id="msg_1",
-    kind="record.set",
-    created_at=utc_now(),
-    content={
-        "sentence": "<!channel> @everyone & co holds the record of digits (closed)",
-        "submission": {
-            "id": "3f9k2m7q1xyz",
-            "benchmark": "digits",
-            "division": "closed",
-            "model": "<!channel> @everyone & co",
-            "status": "verified",
-            "tta_seconds": 0.91,
-        },
-        "links": {"page": "/submissions/3f9k2m7q1xyz"},
+CONTENT = {
+    "sentence": "<!channel> @everyone & co holds the record of digits (closed)",
+    "submission": {
+        "id": "3f9k2m7q1xyz", "benchmark": "digits", "division": "closed",
+        "model": "<!channel> @everyone & co", "status": "verified", "tta_seconds": 0.91,
     },
-)
+    "links": {"page": "/submissions/3f9k2m7q1xyz"},
+}  # fmt: skip
+EVENT = Message(message_id="msg_1", kind="record.set", created_at=utc_now(), content=CONTENT)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,8 @@ from server.commands.check import check_server
 from server.operations.backup import back_up, restore
 from server.people.accounts import create_token
 from tests.server.conftest import list_stored_files, postgresql_database
-from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
+from tests.support.admin import environment_of
+from tests.support.both_databases import on_both_databases
 from tests.support.copies import answers, serving, settings_of, unserved
 from tests.support.processes import wait_for
 from tests.support.services import services_of
@@ -30,14 +31,12 @@ from tests.support.services import services_of
 
 @pytest.fixture
 def another_postgresql_url(postgresql):
-    """A second database, without a table."""
     with postgresql_database(postgresql) as url:
         yield url
 
 
 @pytest.fixture
 def fresh(request, database_url, tmp_path):
-    """Settings of a host where there is nothing yet."""
     url = f"sqlite:///{tmp_path / 'fresh' / 'finishline.db'}"
     if database_url.startswith("postgresql"):
         url = request.getfixturevalue("another_postgresql_url")
@@ -45,10 +44,9 @@ def fresh(request, database_url, tmp_path):
 
 
 @pytest.fixture
-def served(replay, make_report, client, olivia, settings):
+def served(replay, client, olivia, settings):
     """A server with a verified submission, and an organiser who is signed in at the console."""
-    claimed = replay.claim().json()
-    assert replay.report(claimed, make_report(replay.seeds())).json()["outcome"] == "verified"
+    assert replay.finish()["outcome"] == "verified"
     form = {"token": olivia.secret}
     client.post("/console/sign-in", data=form, headers={"Origin": "http://testserver"})
     client.browser = dict(client.cookies)
@@ -57,6 +55,7 @@ def served(replay, make_report, client, olivia, settings):
     return client
 
 
+@on_both_databases
 def test_a_restored_server_is_the_same_and_takes_the_old_token(served, fresh, tmp_path, alice):
     services = services_of(served)
     expected = answers(served)
@@ -78,7 +77,6 @@ def test_a_restored_server_is_the_same_and_takes_the_old_token(served, fresh, tm
         assert check_server(services_of(second), files=True, proofs=True).faults == []
 
 
-@on_sqlite
 def test_backup_of_sqlite_does_not_go_into_postgresql(served, another_postgresql_url, tmp_path):
     back_up(services_of(served), tmp_path / "backups")
     settings = settings_of(tmp_path / "moved", another_postgresql_url)
@@ -86,6 +84,7 @@ def test_backup_of_sqlite_does_not_go_into_postgresql(served, another_postgresql
         restore(empty, tmp_path / "backups")
 
 
+@on_both_databases
 def test_what_is_there_is_not_replaced(served, tmp_path, digits_submission, submit):
     services = services_of(served)
     back_up(services, tmp_path / "backups")
@@ -96,15 +95,6 @@ def test_what_is_there_is_not_replaced(served, tmp_path, digits_submission, subm
     assert answers(served) == expected
 
 
-@on_sqlite
-def test_another_key_is_not_replaced(served, fresh, tmp_path):
-    back_up(services_of(served), tmp_path / "backups")
-    load_signer(fresh.signing_key_path)
-    with unserved(fresh) as empty, pytest.raises(ConflictError, match="another key than the"):
-        restore(empty, tmp_path / "backups")
-
-
-@on_sqlite
 def test_a_backup_is_as_its_own_key_signed_it(served, fresh, tmp_path):
     path, manifest = back_up(services_of(served), tmp_path / "backups")
     listed = change(path / "manifest.json", manifest.made_at.encode(), b"2020-01-01T00:00:00+00:00")
@@ -117,9 +107,12 @@ def test_a_backup_is_as_its_own_key_signed_it(served, fresh, tmp_path):
         restore(empty, tmp_path / "backups", say=said.append)
     key_id = served.get("/api/v1/keys").json()["keys"][0]["id"]
     assert f"Signed by key {key_id}: is it the one that you noted of your server?" in said
+    other = settings_of(tmp_path / "other", f"sqlite:///{tmp_path / 'other' / 'finishline.db'}")
+    load_signer(other.signing_key_path)
+    with unserved(other) as empty, pytest.raises(ConflictError, match="another key than the"):
+        restore(empty, tmp_path / "backups")
 
 
-@on_sqlite
 def test_a_damaged_backup_is_named_and_changes_nothing(served, settings, fresh, tmp_path):
     root = tmp_path / "backups"
     with unserved(fresh) as empty, pytest.raises(NotFoundError, match="No backup in"):
@@ -139,7 +132,6 @@ def test_a_damaged_backup_is_named_and_changes_nothing(served, settings, fresh, 
 
 
 def change(path, old, new):
-    """Change one text of a file."""
     content = path.read_bytes()
     assert old in content
     path.write_bytes(content.replace(old, new, 1))
@@ -147,7 +139,6 @@ def change(path, old, new):
 
 
 def refuse_restore(fresh, root, kind=ContentError):
-    """Say why a restore is refused, which has to leave the server empty."""
     with unserved(fresh) as empty:
         with pytest.raises(kind) as error:
             restore(empty, root)
@@ -157,7 +148,6 @@ def refuse_restore(fresh, root, kind=ContentError):
     return str(error.value)
 
 
-@on_sqlite
 def test_backup_of_another_schema_is_refused(served, fresh, tmp_path):
     path, manifest = back_up(services_of(served), tmp_path / "backups")
     change(path / "manifest.json", manifest.schema_revision.encode(), b"0061")
@@ -167,7 +157,6 @@ def test_backup_of_another_schema_is_refused(served, fresh, tmp_path):
     assert (manifest.code.commit or "commit unknown") in told
 
 
-@on_sqlite
 def test_a_restore_reads_plain_files_that_a_backup_has_and_unpacks_nothing(served, fresh, tmp_path):
     root, outside = tmp_path / "backups", tmp_path / "outside"
     path, _ = back_up(services_of(served), root)
@@ -195,7 +184,6 @@ def test_a_restore_reads_plain_files_that_a_backup_has_and_unpacks_nothing(serve
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@on_sqlite
 @pytest.mark.parametrize("linked", ["", "logs", "logs/00"])
 def test_a_link_in_a_backup_is_refused_and_its_goal_left_alone(served, fresh, tmp_path, linked):
     root, goal = tmp_path / "backups", tmp_path / "goal"
@@ -214,6 +202,7 @@ def test_a_link_in_a_backup_is_refused_and_its_goal_left_alone(served, fresh, tm
     assert (sorted(goal.rglob("*")), goal.stat().st_mode) == before
 
 
+@on_both_databases
 def test_a_store_that_fails_leaves_the_database_as_it_was(served, fresh, tmp_path, monkeypatch):
     back_up(services_of(served), tmp_path / "backups")
 
@@ -230,6 +219,7 @@ def test_a_store_that_fails_leaves_the_database_as_it_was(served, fresh, tmp_pat
     assert len(list_stored_files(fresh)) == 4
 
 
+@on_both_databases
 def test_ids_go_on_after_the_last_one(served, fresh, tmp_path):
     with services_of(served).database.read() as session:
         last = session.scalar(select(func.max(Token.id)))
@@ -241,9 +231,8 @@ def test_ids_go_on_after_the_last_one(served, fresh, tmp_path):
             assert made.token.id == last + 1
 
 
-def test_a_backup_under_writes_has_every_log_of_every_row(
-    served, fresh, tmp_path, digits_submission, submit, make_log
-):
+@on_both_databases
+def test_backup_under_writes_is_whole(served, fresh, tmp_path, digits_submission, submit, make_log):
     stop, statuses = threading.Event(), []
 
     def go_on_submitting():
@@ -276,11 +265,7 @@ def test_missing_client_of_postgresql_is_named(another_postgresql_url, tmp_path,
 
 
 def admin(settings, *arguments):
-    """A command of an administrator, as a process of its own."""
-    environment = os.environ | {
-        "FINISHLINE_DATABASE_URL": settings.database_url,
-        "FINISHLINE_ARTIFACTS_DIR": str(settings.artifacts_dir),
-    }
+    environment = os.environ | environment_of(settings)
     command = [sys.executable, "-m", "finishline.cli.main", "admin", *arguments]
     return subprocess.Popen(command, env=environment, cwd=SOURCE, stdout=subprocess.DEVNULL)
 
@@ -294,7 +279,6 @@ def make_pipe(path):
 
 
 def reader_of(path):
-    """The writing end of a pipe, None while nobody reads it."""
     try:
         return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
     except OSError:
@@ -307,9 +291,8 @@ def kill(process):
 
 
 @pytest.mark.nightly
-def test_a_backup_that_is_killed_is_none_and_the_next_one_is_whole(served, settings, tmp_path):
+def test_a_killed_backup_is_none(served, settings, fresh, tmp_path):
     root = tmp_path / "backups"
-    fresh = settings_of(tmp_path / "fresh", f"sqlite:///{tmp_path / 'fresh' / 'finishline.db'}")
     log = max(settings.artifacts_dir.glob("??/*"))
     content = make_pipe(log)
     process = admin(settings, "backup", str(root))
@@ -330,9 +313,8 @@ def test_a_backup_that_is_killed_is_none_and_the_next_one_is_whole(served, setti
 
 
 @pytest.mark.nightly
-def test_a_restore_that_is_killed_leaves_an_empty_server(served, tmp_path):
+def test_a_restore_that_is_killed_leaves_an_empty_server(served, fresh, tmp_path):
     root = tmp_path / "backups"
-    fresh = settings_of(tmp_path / "fresh", f"sqlite:///{tmp_path / 'fresh' / 'finishline.db'}")
     back_up(services_of(served), root)
     fresh.signing_key_path.parent.mkdir()
     os.mkfifo(fresh.signing_key_path)  # A backup may hold no pipe, so the server's own key is one.

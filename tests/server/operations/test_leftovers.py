@@ -18,7 +18,6 @@ UPLOADS = 12
 
 @pytest.fixture
 def settings(settings):
-    """A limit that a test reaches."""
     return settings.model_copy(update={"rate_limits": True, "rate_reads": "5/hour"})
 
 
@@ -36,13 +35,9 @@ def no_collection():
 def ours():
     """Objects of the server's own classes, by class; rows are SQLAlchemy's to let go."""
     kinds = Counter(type(each) for each in gc.get_objects())
-    return Counter(
-        {
-            f"{kind.__module__}.{kind.__qualname__}": count
-            for kind, count in kinds.items()
-            if str(kind.__module__).startswith("server.") and not issubclass(kind, Base)
-        }
-    )
+    own = [kind for kind in kinds if str(kind.__module__).startswith("server.")]
+    own = [kind for kind in own if not issubclass(kind, Base)]
+    return Counter({f"{kind.__module__}.{kind.__qualname__}": kinds[kind] for kind in own})
 
 
 def one_each(before, *, requests):
