@@ -14,12 +14,7 @@ from types import SimpleNamespace
 
 import reference_models
 from finishline.rules.run import Phase
-from reference_models import (
-    DeviceError,
-    HyperparameterError,
-    Measurement,
-    TrainingDivergedError,
-)
+from reference_models import DeviceError, HyperparameterError, Measurement, TrainingDivergedError
 from worker import child
 
 CURVE = [50.0, 80.0, 96.0, 98.0, 97.0, 99.0]
@@ -65,7 +60,6 @@ def start_late(config, *, seed, device, data_dir):
 
 
 def march(config, *, seed, device, data_dir):
-    """Trains for two seconds before each evaluation."""
     for item in climb_by_seed(seed):
         if isinstance(item, Measurement):
             time.sleep(2.0)
@@ -73,34 +67,29 @@ def march(config, *, seed, device, data_dir):
 
 
 def chatter(config, *, seed, device, data_dir):
-    """Prints as libraries do, with and without Python."""
     print("hello from the trainer")
     subprocess.run([sys.executable, "-c", "print('hello from a subprocess')"], check=True)
     yield from climb(config, seed=seed, device=device, data_dir=data_dir)
 
 
 def hang(config, *, seed, device, data_dir):
-    """Stops answering after its first evaluation."""
     yield from prepare()
     yield from measure(CURVE[:1])
     time.sleep(600)
 
 
 def hang_at_start(config, *, seed, device, data_dir):
-    """Never gets to its first phase."""
     time.sleep(600)
     yield Phase.DATA
 
 
 def killed(config, *, seed, device, data_dir):
-    """Is killed from outside after its first evaluation."""
     yield from prepare()
     yield from measure(CURVE[:1])
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def crash(config, *, seed, device, data_dir):
-    """Has a bug."""
     yield from prepare()
     raise KeyError("a bug in the trainer")
 
@@ -115,19 +104,16 @@ def diverge(config, *, seed, device, data_dir):
 
 
 def diverge_by_loss(config, *, seed, device, data_dir):
-    """Notices itself that its loss is no number."""
     yield from prepare()
     raise TrainingDivergedError("the loss is nan at the end of epoch 1")
 
 
 def out_of_memory(config, *, seed, device, data_dir):
-    """Asks for more than there is."""
     yield from prepare()
     raise MemoryError
 
 
 def fast_clock(config, *, seed, device, data_dir):
-    """Runs on a clock that gains a second with each evaluation."""
     real, gained = time.perf_counter, 0.0
     time.perf_counter = lambda: real() + gained
     yield from prepare()
@@ -137,21 +123,18 @@ def fast_clock(config, *, seed, device, data_dir):
 
 
 def with_helper(config, *, seed, device, data_dir):
-    """Starts a process of its own, tells its number on stderr, and hangs."""
     helper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     print(f"pid={os.getpid()} helper={helper.pid}", file=sys.stderr, flush=True)
     yield from hang(config, seed=seed, device=device, data_dir=data_dir)
 
 
 def show_environment(config, *, seed, device, data_dir):
-    """Tells on stderr which of its environment could be a secret, and its thread count."""
     names = [name for name in os.environ if "FINISHLINE" in name]
     print(f"names={names} threads={os.environ['OMP_NUM_THREADS']}", file=sys.stderr, flush=True)
     yield from climb(config, seed=seed, device=device, data_dir=data_dir)
 
 
 def fail_elsewhere(config, *, seed, device, data_dir):
-    """Fails on the second of two processes; the first waits for it in vain."""
     yield from prepare()
     if os.environ["RANK"] == "1":
         raise DeviceError("the second device is broken")
@@ -159,7 +142,6 @@ def fail_elsewhere(config, *, seed, device, data_dir):
 
 
 def killed_elsewhere(config, *, seed, device, data_dir):
-    """Is killed from outside on the second of two processes; the first waits for it in vain."""
     yield from prepare()
     if os.environ["RANK"] == "1":
         wait_for(data_dir / "measured")
@@ -170,7 +152,6 @@ def killed_elsewhere(config, *, seed, device, data_dir):
 
 
 def hang_in_group(config, *, seed, device, data_dir):
-    """Tells the numbers of both processes in files, then the first measures and both hang."""
     (data_dir / f"{os.environ['RANK']}.part").write_text(str(os.getpid()))
     (data_dir / f"{os.environ['RANK']}.part").rename(data_dir / f"{os.environ['RANK']}.pid")
     wait_for(data_dir / "1.pid")
@@ -178,7 +159,6 @@ def hang_in_group(config, *, seed, device, data_dir):
 
 
 def exchange_for_ever(config, *, seed, device, data_dir):
-    """The second process says so in a file, and both exchange numbers until one is gone."""
     import torch
 
     from reference_models.distributed import join
@@ -193,14 +173,12 @@ def exchange_for_ever(config, *, seed, device, data_dir):
 
 
 def wait_for(path):
-    """Wait a minute at most until a file is there."""
     deadline = time.monotonic() + 60
     while not path.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
 
 
 def configure(hyperparameters):
-    """Refuses a negative batch size, as a stand-in for every check."""
     if hyperparameters.get("batch_size", 1) < 0:
         raise HyperparameterError(
             "got -1", field="hyperparameters.batch_size", expected="a whole number from 1"
@@ -209,26 +187,10 @@ def configure(hyperparameters):
 
 
 for trainer in (
-    climb,
-    start_late,
-    stroll,
-    march,
-    chatter,
-    hang,
-    hang_at_start,
-    killed,
-    crash,
-    diverge,
-    diverge_by_loss,
-    out_of_memory,
-    fast_clock,
-    with_helper,
-    show_environment,
-    fail_elsewhere,
-    killed_elsewhere,
-    hang_in_group,
-    exchange_for_ever,
-):
+    climb, start_late, stroll, march, chatter, hang, hang_at_start, killed, crash, diverge,
+    diverge_by_loss, out_of_memory, fast_clock, with_helper, show_environment, fail_elsewhere,
+    killed_elsewhere, hang_in_group, exchange_for_ever,
+):  # fmt: skip
     name = trainer.__name__
     sys.modules[f"fake_{name}"] = SimpleNamespace(
         DATA_SET_SHA256="fake-data-set", configure=configure, train=trainer

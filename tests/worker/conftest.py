@@ -9,13 +9,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from finishline.rules.verification.messages import (
-    ReplayJob,
-    TargetSpec,
-    Training,
-    WorkerSystem,
-)
+from finishline.rules.verification.messages import ReplayJob, TargetSpec, Training
 from tests.support.serving import serving
+from tests.support.workers import WORKER_SYSTEM
 from worker.child_process import Host
 from worker.link import WorkerLink
 from worker.outbox import Announcer
@@ -42,31 +38,16 @@ def make_job():
         measure = ("tta", "latency") if latency is not None else ("tta",)
         if not hyperparameters_by_run:
             measure += ("profile",)
+        how = {"stop_at": stop_at, "measure": measure, "precision": precision}
+        pairs = zip(seeds, tables, strict=True)
+        ids = {f"{name}_id": f"{name}-1" for name in ("attempt", "verification", "submission")}
         job = ReplayJob(
-            attempt_id="attempt-1",
-            verification_id="verification-1",
-            submission_id="submission-1",
-            benchmark_id="digits",
-            benchmark_sha256="0" * 64,
-            data_set_sha256="fake-data-set",
-            trainings=[
-                Training(
-                    reference,
-                    settings,
-                    seed,
-                    stop_at=stop_at,
-                    measure=measure,
-                    precision=precision,
-                )
-                for seed, settings in zip(seeds, tables, strict=True)
-            ],
+            **ids, benchmark_id="digits", benchmark_sha256="0" * 64,
+            data_set_sha256="fake-data-set", clock="mlperf", division="closed", control_points=[],
+            trainings=[Training(reference, settings, seed, **how) for seed, settings in pairs],
             target=TargetSpec("top1Accuracy", target, "higher", evaluations_in_a_row),
-            clock="mlperf",
-            division="closed",
-            control_points=[],
-            run_limit_seconds=30.0,
-            latency=latency,
-        )
+            run_limit_seconds=30.0, latency=latency,
+        )  # fmt: skip
         return replace(job, **changes)
 
     return make
@@ -74,30 +55,17 @@ def make_job():
 
 @pytest.fixture
 def host():
-    """A host whose training process knows the fake trainers."""
-    return Host(
-        device="cpu", data_dir=Path("unused"), command=(sys.executable, str(CHILD_WITH_FAKES))
-    )
+    command = (sys.executable, str(CHILD_WITH_FAKES))
+    return Host(device="cpu", data_dir=Path("unused"), command=command)
 
 
 @pytest.fixture
 def system():
-    return WorkerSystem(
-        worker="grace",
-        hardware_class="cpu-test",
-        processor="test",
-        processor_count=2,
-        memory_gib=1.0,
-        accelerator=None,
-        accelerator_count=0,
-        threads=1,
-        software={},
-    )
+    return replace(WORKER_SYSTEM, worker="grace", processor="test", memory_gib=1.0, software={})
 
 
 @pytest.fixture
 def events():
-    """The events an announcer made."""
     return []
 
 
@@ -123,13 +91,8 @@ class FakeServer:
         if self.answers.get(kind):
             scripted = self.answers[kind]
             return scripted.pop(0) if len(scripted) > 1 else scripted[0]
-        grant = {
-            "attempt_id": "attempt-1",
-            "fence": self.fence,
-            "token": "attempt-token",
-            "lease_seconds": self.lease_seconds,
-            "job": self.job and asdict(self.job),
-        }
+        grant = {"attempt_id": "attempt-1", "fence": self.fence, "token": "attempt-token"}
+        grant |= {"lease_seconds": self.lease_seconds, "job": self.job and asdict(self.job)}
         return 200, {"claim": grant, "evaluations": {"proceed": True, "reason": None}}.get(kind, {})
 
     def bodies(self, kind):
@@ -142,7 +105,6 @@ class FakeServer:
         return {fence for posted, fence in self.fence_headers if posted == kind}
 
     def events(self):
-        """Those that were posted, once each."""
         posted = [event for body in self.bodies("evaluations") for event in body["events"]]
         return list({event["sequence"]: event for event in posted}.values())
 

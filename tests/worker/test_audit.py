@@ -25,17 +25,12 @@ from worker.state import WorkerState
 
 
 def told(reference, **hyperparameters):
-    return {
-        "reference": reference,
-        "hyperparameters": hyperparameters,
-        "device": "cpu",
-        "data_dir": "unused",
-    }
+    where = {"device": "cpu", "data_dir": "unused"}
+    return where | {"reference": reference, "hyperparameters": hyperparameters}
 
 
 @pytest.fixture
 def trainer(monkeypatch):
-    """Adds a reference without a synthetic step; tells the phases it got to."""
     reached = []
 
     def add(*phases, narrow=False):
@@ -94,22 +89,15 @@ def test_an_audit_answers_in_a_process_of_its_own():
 
 AUDIT = {
     "precision": {
-        "lowest": "fp32",
-        "observed": {"fp32": 9},
-        "autocast": False,
-        "flags": {},
-        "canary_errors": {"matmul": 2e-7},
-        "opaque": [],
-        "scope": "one training step",
+        "lowest": "fp32", "observed": {"fp32": 9}, "autocast": False, "flags": {}, "opaque": [],
+        "canary_errors": {"matmul": 2e-7}, "scope": "one training step",
     },
     "work": {"batch_size": 64, "step_flops": 9e8, "step_bytes": 8e6},
-}
+}  # fmt: skip
 OFF = ProbeAnswer(drifted=True, message="5.0 % slower than its own baseline")
 
 
 class FakeSelfCheck:
-    """Answers by moment."""
-
     def __init__(self):
         self.off = set()
         self.moments = []
@@ -130,8 +118,6 @@ def self_check():
 
 @pytest.fixture
 def reports(server_client, fake_server, system, host, self_check):
-    """Makes an attempt; its reports."""
-
     def make(job):
         fake_server.job = job
         Attempts(server_client, system, host, WorkerState(), self_check).make(job.attempt_id)
@@ -158,9 +144,7 @@ def test_a_worker_that_is_off_before_an_attempt_trains_nothing(reports, make_job
     assert "5.0 % slower" in failure["message"]
 
 
-def test_a_worker_that_is_off_afterwards_reports_its_runs_and_says_so(
-    reports, make_job, self_check
-):
+def test_a_worker_that_is_off_afterwards_says_so(reports, make_job, self_check):
     self_check.off = {"after"}
     [report] = reports(make_job("climb"))
     assert [run["status"] for run in report["runs"]] == ["reached"]
@@ -297,9 +281,7 @@ HIGHEST = {"float32_matmul_precision": "highest"}
         (None, {"float32_matmul_precision": "medium"}, "bf16"),
     ],
 )
-def test_float32_is_shortened_where_it_can_be_and_is_allowed_to(
-    monkeypatch, capability, flags, expected
-):
+def test_float32_is_shortened_where_allowed(monkeypatch, capability, flags, expected):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     assert precision_by_flags(flags, "cpu" if capability is None else "cuda") == expected
 

@@ -116,7 +116,6 @@ def test_each_kernel_does_the_flops_it_is_counted_by():
         work = count_work(lambda call=call, result=result: call(result), batch_size=1)
         # A fused backward pass of attention computes the scores again: five products, not four.
         again = 5 / 4 if (kernel.kind, kernel.direction) == ("attention", "backward") else 1
-        assert work is not None
         # The hidden state before the first of 100 steps needs no gradient.
         assert work.step_flops == pytest.approx(again * kernel.flops, rel=0.01), kernel.words
 
@@ -141,19 +140,23 @@ def test_an_accelerator_is_waited_for_before_and_after_each_call_of_a_kernel(mon
         ('"fp32"', '"tf32"', "a processor has no arithmetic in tf32"),
         ('"fp32"', '"fp8"', "a processor has no arithmetic in fp8"),
         ("schema = 1", "schema", "not TOML"),
+        (SMALL, None, "Cannot read "),
     ],
 )
 def test_a_bad_list_is_one_sentence(small, capfd, old, new, said):
-    small.write_text(SMALL.replace(old, new))
-    assert main(["bench", "kernels", str(small), "--device", "cpu"]) != 0
+    if new is None:
+        small.unlink()
+    else:
+        small.write_text(SMALL.replace(old, new))
+    require_sentence(capfd, said, "kernels", small, "--device", "cpu")
+
+
+def require_sentence(capfd, said, *arguments):
+    """The bench refuses with one line, which says this."""
+    assert main(["bench", *map(str, arguments)]) != 0
     found = capfd.readouterr().err
     assert said in found
     assert len(found.strip().splitlines()) == 1
-
-
-def test_missing_list_is_one_sentence(capfd):
-    assert main(["bench", "kernels", "gone.toml"]) != 0
-    assert "Cannot read gone.toml" in capfd.readouterr().err
 
 
 MODELS = """
@@ -201,7 +204,6 @@ CONVOLUTION = 100 * 8 * 3 * 9
 
 @pytest.fixture
 def models(tmp_path):
-    """A file of small models."""
     path = tmp_path / "models.py"
     path.write_text(MODELS)
     return str(path)
@@ -245,9 +247,8 @@ def test_a_model_is_measured_as_one_document(models, tmp_path, capfd):
         assert row["samples_per_dollar"] == pytest.approx(1800 * rate)
         peak = found["peak_flops_per_second"]
         assert row["mfu"] == pytest.approx(row["flops_per_sample"] * rate / peak)
-        assert (seconds["p90"] is None, seconds["p99"] is None) == (
-            seconds["n"] < 64, seconds["n"] < 662
-        )  # fmt: skip
+        assert (seconds["p90"] is None) == (seconds["n"] < 64)
+        assert (seconds["p99"] is None) == (seconds["n"] < 662)
         assert row["peak_memory_bytes"] > 0
         for name in ("samples_per_joule", "mfu"):
             assert (row[name] is None) == (name in found["absent"])
@@ -271,14 +272,12 @@ def test_a_model_is_measured_as_one_document(models, tmp_path, capfd):
         (["FILE:encoder", "--usd-per-hour", "-1"], "greater than or equal to 0.000001"),
         (["FILE:encoder", "--device", "cuda:77"], "cuda:77"),
         (["FILE:encoder", "--set", "lr=1"], "--set does not go with a model"),
+        (["digits", "--precision", "bf16"], "--precision does not go with a benchmark"),
     ],
 )
 def test_bad_input_is_one_sentence(models, arguments, said, capfd):
-    given = [each.replace("FILE", models) if "FILE" in each else each for each in arguments]
-    assert main(["bench", "train", *given, "--seconds", "0.2"]) != 0
-    found = capfd.readouterr()
-    assert said in found.err
-    assert len(found.err.strip().splitlines()) == 1
+    given = [each.replace("FILE", models) for each in arguments]
+    require_sentence(capfd, said, "train", *given, "--seconds", "0.2")
 
 
 @pytest.mark.parametrize("name", ["gone", "number"])
@@ -287,14 +286,10 @@ def test_a_name_that_is_no_function_is_refused(models, name):
         build_model(f"{models}:{name}", tokens=128)
 
 
-def test_options_of_a_model_are_refused_with_a_benchmark(capfd):
-    assert main(["bench", "train", "digits", "--precision", "bf16"]) != 0
-    assert "--precision does not go with a benchmark" in capfd.readouterr().err
-
-
-@pytest.mark.parametrize("spec", ["torchvision:resnet50", "hf:roberta"])
-def test_a_missing_library_is_named_with_its_install(spec, monkeypatch):
-    package = {"torchvision:resnet50": "torchvision", "hf:roberta": "transformers"}[spec]
+@pytest.mark.parametrize(
+    ("spec", "package"), [("torchvision:resnet50", "torchvision"), ("hf:roberta", "transformers")]
+)
+def test_a_missing_library_is_named_with_its_install(spec, package, monkeypatch):
     for name in (package, f"{package}.models"):
         monkeypatch.setitem(__import__("sys").modules, name, None)
     with pytest.raises(ValueError, match=f"{package} is not installed here .*pip install"):
@@ -356,8 +351,6 @@ def plain():
 
 
 class Watched:
-    """A model of known waits that notes how it was called, and when each call ended."""
-
     def __init__(self, first=0.0, later=0.0):
         self.waits = first, later
         self.given = []
@@ -512,7 +505,4 @@ def test_a_model_that_does_not_generate_is_refused(own, function, said):
     ],
 )
 def test_wrong_use_is_one_sentence(arguments, said, capfd):
-    assert main(["bench", "generate", *arguments.split(), "--device", "cpu"]) != 0
-    found = capfd.readouterr().err
-    assert said in found
-    assert len(found.strip().splitlines()) == 1
+    require_sentence(capfd, said, "generate", *arguments.split(), "--device", "cpu")

@@ -74,11 +74,8 @@ def test_an_address_of_ipv6_has_brackets(monkeypatch):
 
 def start(arguments, *, name, url, tmp_path):
     """A worker with the fake trainers; one that joins is told neither a server nor a token."""
-    first = {
-        "FINISHLINE_SERVER_URL": url,
-        "FINISHLINE_WORKER_TOKEN": "worker-token",
-        "FINISHLINE_MEASURE": "off",
-    }
+    first = {"FINISHLINE_SERVER_URL": url, "FINISHLINE_WORKER_TOKEN": "worker-token"}
+    first["FINISHLINE_MEASURE"] = "off"
     environment = os.environ | {
         "FINISHLINE_WORKER_NAME": name,
         "FINISHLINE_DEVICE": "cpu",
@@ -86,12 +83,9 @@ def start(arguments, *, name, url, tmp_path):
         "GLOO_SOCKET_IFNAME": "lo",
     }
     with (tmp_path / f"{name}.log").open("ab") as log:
-        return subprocess.Popen(
-            [sys.executable, str(WORKER), *arguments],
-            env=environment | (first if "--pull" in arguments else {}),
-            stdout=log,
-            stderr=log,
-        )
+        environment |= first if "--pull" in arguments else {}
+        command = [sys.executable, str(WORKER), *arguments]
+        return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
 
 
 @pytest.mark.nightly
@@ -141,7 +135,6 @@ FINISHLINE_WORKER_NAME=node-2 SLURM_PROCID=0 exec "$@"
 
 @contextmanager
 def submitted(script, folder, url):
-    """A job of a script of the page, and the number of its batch shell."""
     (folder / "token").write_text("worker-token\n")
     python = f'#!/bin/bash\nshift 2\nexec {sys.executable} {WORKER} "$@"\n'
     commands = {"sbatch": SBATCH, "srun": SRUN, "python": python}  # "python -m worker ..."
@@ -161,13 +154,8 @@ def submitted(script, folder, url):
         "FINISHLINE_BROKER_URL": "redis://127.0.0.1:1/0",
         "GLOO_SOCKET_IFNAME": "lo",
     }
-    job = subprocess.Popen(
-        [str(folder / "sbatch"), str(script_path)],
-        env=environment,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    how = {"env": environment, "stdout": subprocess.PIPE, "text": True, "start_new_session": True}
+    job = subprocess.Popen([str(folder / "sbatch"), str(script_path)], **how)
     batch_shell = int(job.stdout.readline())
     drain = threading.Thread(target=job.stdout.read)
     drain.start()
@@ -184,9 +172,7 @@ def submitted(script, folder, url):
 @pytest.mark.nightly
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(("place", "names"), [(0, []), (1, ["slurm-4711", "node-2"])])
-def test_a_job_script_finishes_its_attempt_at_the_signal_and_ends(
-    tmp_path, fake_server, make_job, place, names
-):
+def test_a_job_script_finishes_its_attempt(tmp_path, fake_server, make_job, place, names):
     script = re.findall(r"```bash\n(#!/bin/bash\n.*?)```", PAGE.read_text(), re.DOTALL)[place]
     fake_server.job = make_job("stroll", run_limit_seconds=300.0)
     fake_server.answers["next"] = [(200, {"attempt_id": "attempt-1"}), (204, {})]

@@ -68,7 +68,6 @@ def start_worker(broker_url, fake_server, tmp_path):
 
 @pytest.fixture
 def send(broker_url, fake_server):
-    """Sends the id of an attempt, whose lease brings this job."""
     broker = Broker(broker_url)
 
     def send(job):
@@ -80,9 +79,7 @@ def send(broker_url, fake_server):
 
 
 @pytest.mark.nightly
-def test_worker_hears_again_when_broker_dropped_it(
-    start_worker, send, fake_server, make_job, broker_url
-):
+def test_worker_hears_again_after_a_drop(start_worker, send, fake_server, make_job, broker_url):
     """No connection is left to acknowledge the message of the attempt that ends meanwhile."""
     start_worker()
     send(make_job("stroll"))
@@ -95,9 +92,7 @@ def test_worker_hears_again_when_broker_dropped_it(
 
 
 @pytest.mark.nightly
-def test_what_is_no_message_in_its_queue_ends_no_worker(
-    start_worker, send, fake_server, make_job, broker_url
-):
+def test_garbage_in_a_queue_ends_no_worker(start_worker, send, fake_server, make_job, broker_url):
     with redis.Redis(unix_socket_path=broker_url.removeprefix("redis+socket://")) as broker:
         start_worker()
         for entry in ("no JSON", b"\xff", "[1]", "{}", "7"):
@@ -108,9 +103,7 @@ def test_what_is_no_message_in_its_queue_ends_no_worker(
 
 
 @pytest.mark.nightly
-def test_an_account_of_its_own_is_all_that_a_worker_needs(
-    start_worker, send, fake_server, make_job, broker_url
-):
+def test_a_worker_needs_its_own_account(start_worker, send, fake_server, make_job, broker_url):
     with redis.Redis(unix_socket_path=broker_url.removeprefix("redis+socket://")) as broker:
         broker.execute_command("ACL", "SETUSER", queue_of("grace"), *acl_rules("grace", "p/w"))
         worker = start_worker(measure="all", url=broker_url_of(broker_url, "grace", "p/w"))
@@ -161,7 +154,6 @@ def test_sigterm_ends_the_training_after_its_grace_and_reports_it(
 
 @pytest.fixture
 def offer(fake_server, make_job, monkeypatch):
-    """Offers attempts at the server itself; a worker that polls needs no broker."""
     monkeypatch.setenv("FINISHLINE_BROKER_URL", "")
 
     def offer(trainer, times=1):
@@ -172,9 +164,7 @@ def offer(fake_server, make_job, monkeypatch):
 
 
 @pytest.mark.nightly
-def test_a_worker_that_pulls_makes_its_attempts_and_ends_once_it_is_idle(
-    start_worker, offer, fake_server
-):
+def test_a_worker_that_pulls_ends_once_it_is_idle(start_worker, offer, fake_server):
     offer("climb", 2)
     worker = start_worker("--pull", "--exit-when-idle", "3", url="")
     assert worker.wait(timeout=60) == 0
@@ -185,9 +175,7 @@ def test_a_worker_that_pulls_makes_its_attempts_and_ends_once_it_is_idle(
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("pulls", [True, False])
-def test_a_worker_ends_after_as_many_attempts_as_it_may_make(
-    pulls, start_worker, offer, send, fake_server, make_job
-):
+def test_a_worker_ends_after_its_attempts(pulls, start_worker, offer, send, fake_server, make_job):
     if pulls:
         offer("climb", 2)
     else:
@@ -227,9 +215,7 @@ def test_a_limit_that_is_none_stops_the_start(options, capsys):
 
 
 @pytest.mark.nightly
-def test_a_message_is_gone_from_the_broker_when_its_worker_is_killed(
-    start_worker, send, fake_server, make_job
-):
+def test_a_message_is_gone_with_its_worker(start_worker, send, fake_server, make_job):
     worker = start_worker()
     send(make_job("hang", run_limit_seconds=600))
     fake_server.wait_for(lambda: fake_server.events(), seconds=60)

@@ -35,13 +35,6 @@ def measure(model, items, order=ORDER, **backends):
     return list(measure_latency(model, items, order, device="cpu", backends=backends))
 
 
-def refuse(code, message):
-    def prepare(*_):
-        raise BackendAbsentError(code, message)
-
-    return prepare
-
-
 def test_warm_up_and_as_many_items_as_ordered_are_timed(model, items):
     [found] = measure(model, items, eager=prepare_eager)
     assert (len(found.milliseconds), found.largest_difference, found.absence) == (3 + 8, 0.0, None)
@@ -77,9 +70,7 @@ def test_a_small_set_goes_round_in_whole_passes_in_inference_mode(items):
         (11.0, 1),  # 40 s are over after the first sample.
     ],
 )
-def test_a_slow_model_ends_with_the_fewest_items_and_a_slower_one_with_what_it_has(
-    model, items, monkeypatch, seconds_each, samples
-):
+def test_a_slow_model_ends_with_fewer_items(model, items, monkeypatch, seconds_each, samples):
     now = [7.0]
     monkeypatch.setattr("worker.machine.latency.time", FakeTime(now))
     limits = {"fewest_items": 5, "enough_seconds": 20.0, "most_seconds": 40.0}
@@ -100,21 +91,17 @@ def test_a_slow_model_ends_with_the_fewest_items_and_a_slower_one_with_what_it_h
 
 
 class FakeTime:
-    """A clock that somebody else moves on."""
-
     def __init__(self, now):
         self.perf_counter = self.process_time = lambda: now[0]
         self.perf_counter_ns = lambda: int(now[0] * 1e9)
 
 
 def test_an_absent_backend_is_told_and_does_not_stop_the_others(model, items):
-    found = measure(
-        model,
-        items,
-        eager=prepare_eager,
-        compiled=refuse("compile_failed", "no compiler"),
-        onnxruntime=prepare_eager,
-    )
+    def refuse(*_):
+        raise BackendAbsentError("compile_failed", "no compiler")
+
+    backends = {"eager": prepare_eager, "compiled": refuse, "onnxruntime": prepare_eager}
+    found = measure(model, items, **backends)
     assert [item.backend for item in found] == ["eager", "compiled", "onnxruntime"]
     absences = [item.absence and (item.absence.code, item.absence.message) for item in found]
     assert absences == [None, ("compile_failed", "no compiler"), None]

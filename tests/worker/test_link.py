@@ -45,12 +45,9 @@ def talk():
                 raise chosen
             return chosen
 
-        client = WorkerLink(
-            "http://server",
-            token="worker-token",
-            transport=httpx2.MockTransport(answer),
-            pause=(waits if waits is not None else []).append,
-        )
+        pause = (waits if waits is not None else []).append
+        how = {"transport": httpx2.MockTransport(answer), "pause": pause}
+        client = WorkerLink("http://server", token="worker-token", **how)
         clients.append(client)
         return client, requests
 
@@ -64,19 +61,14 @@ def lease(make_job):
     return Lease("attempt-1", fence=3, token="secret", lease_seconds=8.0, job=make_job())
 
 
-@pytest.fixture
-def granted(lease):
-    return httpx2.Response(200, json=asdict(lease))
-
-
 @pytest.mark.parametrize(
     "trouble",
     [httpx2.ConnectError("refused"), httpx2.ReadTimeout("slow"), httpx2.Response(503),
      httpx2.Response(429)],
     ids=["refused", "timeout", "503", "429"],
 )  # fmt: skip
-def test_a_server_in_trouble_is_asked_again_with_growing_waits(talk, trouble, lease, granted):
-    waits = []
+def test_a_server_in_trouble_is_asked_again_with_growing_waits(talk, trouble, lease):
+    waits, granted = [], httpx2.Response(200, json=asdict(lease))
     client, requests = talk(trouble, trouble, trouble, granted, waits=waits)
     assert client.claim("attempt-1", "grace") == lease
     assert len(requests) == 4
@@ -85,8 +77,8 @@ def test_a_server_in_trouble_is_asked_again_with_growing_waits(talk, trouble, le
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_server_that_asks_for_a_pause_gets_it_as_long_as_a_try_is_left(talk, granted, status):
-    waits = []
+def test_a_server_that_asks_for_a_pause_gets_it_as_long_as_a_try_is_left(talk, lease, status):
+    waits, granted = [], httpx2.Response(200, json=asdict(lease))
     busy = httpx2.Response(status, headers={"Retry-After": "3"})
     far = httpx2.Response(status, headers={"Retry-After": "3600"})
     client, requests = talk(busy, far, granted, waits=waits)
@@ -138,7 +130,6 @@ def test_worker_says_hello_at_once_repeatedly_and_when_it_stops(fake_server, ser
 
 @pytest.fixture
 def say(talk, system, caplog):
-    """Says one hello for each answer; why the server refuses the worker, None if it does not."""
     caplog.set_level("INFO", logger="worker.link")
 
     def say(*answers):
@@ -189,8 +180,6 @@ def test_a_worker_that_has_become_free_says_so_at_once(fake_server, server_clien
 
 
 class Server:
-    """Keeps the batches it gets."""
-
     def __init__(self):
         self.batches = []
         self.changed = threading.Condition()
@@ -321,10 +310,8 @@ def test_lines_name_the_attempt_until_it_is_over(make_job):
         inside, text = json.loads(line(FORMATTERS["json"]())), line(FORMATTERS["text"]())
     outside = json.loads(line(FORMATTERS["json"]()))
 
-    assert (inside["attempt_id"], inside["verification_id"]) == (
-        job.attempt_id,
-        job.verification_id,
-    )
+    ids = [inside["attempt_id"], inside["verification_id"]]
+    assert ids == [job.attempt_id, job.verification_id]
     assert (inside["level"], inside["message"]) == ("info", "two\nlines")
     assert set(outside) == {"time", "level", "logger", "message"}
     ids = text.partition("INFO worker.outbox two\\nlines [")[2].rstrip("]").split()

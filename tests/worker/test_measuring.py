@@ -43,23 +43,15 @@ def test_a_module_is_told_its_orders_and_its_parent_and_answers(module):
         "    return told | {'threads_set': os.environ['OMP_NUM_THREADS']}\n"
         "answer_orders(answer)\n"
     )
-    answer = measure_apart(name, {"device": "cpu", "threads": 3}, 30.0)
-    assert answer == {
-        "device": "cpu",
-        "threads": 3,
-        "threads_set": "3",
-        "parent_pid": os.getpid(),
-    }
+    told = {"device": "cpu", "threads": 3}
+    answer = measure_apart(name, told, 30.0)
+    assert answer == told | {"threads_set": "3", "parent_pid": os.getpid()}
 
 
-def test_a_long_answer_is_whole(module):
-    name = module(ANSWERING + "answer_orders(lambda _: {'points': list(range(100_000))})")
-    assert measure_apart(name, {}, 30.0) == {"points": list(range(100_000))}
-
-
-def test_a_gentle_measurement_leaves_the_processor_to_others(module):
-    name = module(ANSWERING + "answer_orders(lambda _: {'nice': os.nice(0)})")
-    assert measure_apart(name, {}, 30.0, niceness=19) == {"nice": 19}
+def test_a_long_answer_of_a_gentle_measurement_is_whole(module):
+    body = "answer_orders(lambda _: {'nice': os.nice(0), 'points': list(range(100_000))})"
+    found = measure_apart(module(ANSWERING + body), {}, 30.0, niceness=19)
+    assert found == {"nice": 19, "points": list(range(100_000))}
 
 
 @pytest.mark.parametrize(
@@ -72,9 +64,7 @@ def test_a_gentle_measurement_leaves_the_processor_to_others(module):
         ("import time; time.sleep(600)", 500.0, True, ""),  # The worker ends.
     ],
 )
-def test_a_module_that_fails_is_absent_and_the_log_says_why(
-    module, caplog, body, limit, stop, said
-):
+def test_the_log_says_why_a_module_failed(module, caplog, body, limit, stop, said):
     started = time.monotonic()
     with caplog.at_level(logging.WARNING):
         assert measure_apart(module(body), {}, limit, stop=lambda: stop) is None
@@ -114,19 +104,11 @@ def test_a_bench_that_fails_answers_with_a_sentence(module, error, said):
     assert measure_apart(name, {"model": "own.py:model"}, 30.0) == {"missing": said}
 
 
-THROUGHPUT = {
-    "items_per_second": 6400.0,
-    "slowest": 6000.0,
-    "fastest": 6500.0,
-    "seconds_per_call": 0.01,
-    "items_per_call": 64,
-    "calls": 70,
-}
+THROUGHPUT = {"items_per_second": 6400.0, "slowest": 6000.0, "fastest": 6500.0}
+THROUGHPUT |= {"seconds_per_call": 0.01, "items_per_call": 64, "calls": 70}
 ANSWERS = {
     "worker.bench.throughput": {
-        "training": THROUGHPUT,
-        "inference": THROUGHPUT,
-        "telemetry": asdict(RunTelemetry()),
+        "training": THROUGHPUT, "inference": THROUGHPUT, "telemetry": asdict(RunTelemetry()),
         "steps_per_epoch": 18,
     },
     "worker.machine.precision": {
@@ -140,13 +122,11 @@ ANSWERS = {
             "copy": {"value": 100.0, "unit": "GB/s", "how": "copy"},
         }
     },
-}
+}  # fmt: skip
 
 
 @pytest.fixture
 def benched(monkeypatch, capfd):
-    """Exit code, document and error of `bench train digits` over the answers of its processes."""
-
     def run(answers, batch_size=64):
         def answer_of(module, *_, **__):
             if answers[module] is None:
@@ -304,7 +284,6 @@ def test_a_step_of_the_digits_network_has_the_flops_of_its_layers():
 
 @pytest.fixture
 def exchange(monkeypatch):
-    """Stands for what the reference counts; a test sets its seconds."""
     exchange = SimpleNamespace(so_far=None, how=lambda: "by hand")
     exchange.seconds = lambda: exchange.so_far
     monkeypatch.setitem(sys.modules, EXCHANGE_MODULE, SimpleNamespace(EXCHANGE=exchange))
@@ -323,10 +302,8 @@ def test_what_is_exchanged_in_a_train_phase_counts_and_nothing_else(exchange):
     ]:
         exchange.so_far = so_far
         communication.enter(phase)
-    assert communication.told() == {
-        "communication_seconds": pytest.approx(1.75),
-        "communication_how": "by hand",
-    }
+    seconds = {"communication_seconds": pytest.approx(1.75)}
+    assert communication.told() == seconds | {"communication_how": "by hand"}
 
 
 def test_a_training_that_exchanges_nothing_tells_nothing(exchange, monkeypatch):

@@ -24,8 +24,6 @@ from worker.machine.self_check import SelfCheck
 from worker.state import WorkerState
 
 CANARY = {"gflops": 100.0, "configuration": "numpy", "how": "best of 0.5 s"}
-
-
 ROOFS = {
     "figures": {
         "gemm_bf16": {"value": 700.0, "unit": "TFLOP/s", "how": "matmul"},
@@ -53,8 +51,6 @@ class FakeServer:
 
 
 class Measurements:
-    """Answers by module, and the orders that were given."""
-
     def __init__(self):
         self.answers = {"worker.machine.canary": CANARY, "worker.machine.peak": ROOFS}
         self.orders = []
@@ -86,14 +82,9 @@ def state():
 @pytest.fixture
 def self_check(server, measure, system, state):
     def make(device="cpu", **settings):
-        return SelfCheck(
-            server,
-            system,
-            state,
-            Host(device=device, data_dir=Path("unused")),
-            surroundings={"kernel": "6.1"},
-            **({"measure": measure} | settings),
-        )
+        host = Host(device=device, data_dir=Path("unused"))
+        how = {"surroundings": {"kernel": "6.1"}, "measure": measure} | settings
+        return SelfCheck(server, system, state, host, **how)
 
     return make
 
@@ -134,9 +125,7 @@ def test_a_canary_that_fails_takes_no_worker_out(self_check, server, measure):
 
 
 @pytest.mark.parametrize(("kind", "gflops"), [("gemm_bf16", 700_000.0), ("gemm_fp32", 50_000.0)])
-def test_the_canary_of_an_accelerator_is_a_roof_and_names_what_it_is_of(
-    self_check, measure, kind, gflops
-):
+def test_the_canary_of_an_accelerator_is_a_roof(self_check, measure, kind, gflops):
     """One without bfloat16 has a canary in float32."""
     figures = {name: ROOFS["figures"][name] for name in {"gemm_fp32", kind}}
     measure.answers["worker.machine.peak"] = ROOFS | {"figures": figures}
@@ -211,9 +200,7 @@ def test_a_quiet_worker_measures_its_roofs_once(self_check, server, measure):
     assert measure.niceness == 19
 
 
-def test_a_measurement_gives_way_to_an_attempt_and_is_made_after_it(
-    self_check, server, measure, state
-):
+def test_a_measurement_gives_way_to_an_attempt(self_check, server, measure, state):
     def broken_off(*order, stop, niceness):
         measure(*order, stop=stop)
         state.busy = len(measure.orders) == 1
@@ -283,8 +270,6 @@ def test_the_worker_gets_a_reading_with_what_it_may_be_compared_with():
 
 
 SMALL = Shapes(gemm_sides=(16, 32), convolutions=((1, 4, 8), (2, 4, 8)), copy_bytes=4096)
-
-
 ROOF_NAMES = {"gemm_fp32", "gemm_bf16", "convolution_fp32", "convolution_bf16"}
 
 
@@ -296,9 +281,8 @@ def small(monkeypatch):
 @pytest.mark.usefixtures("small")
 def test_every_roof_of_a_processor_is_measured_and_says_how():
     figures = measure_figures("cpu", seconds_each=0.01)
-    assert ROOF_NAMES | {"copy", "launch_latency"} == {
-        name for name, figure in figures.items() if figure.value is not None
-    }
+    present = {name for name, figure in figures.items() if figure.value is not None}
+    assert present == ROOF_NAMES | {"copy", "launch_latency"}
     assert all(figure.value is None or figure.value > 0 for figure in figures.values())
     assert "best of 2 shapes" in figures["gemm_fp32"].how
     assert figures["all_reduce"].how.startswith("absent: ")
@@ -380,9 +364,7 @@ def test_hardware_class_is_made_of_what_trains(processor, cores, accelerators, e
     assert hardware_class_of(processor, cores, accelerators) == expected
 
 
-def test_a_training_on_the_processor_of_a_gpu_host_is_of_the_class_of_its_processor(
-    tmp_path, monkeypatch
-):
+def test_a_gpu_host_has_a_class_for_its_processor(tmp_path, monkeypatch):
     tool = tmp_path / "nvidia-smi"
     tool.write_text("#!/bin/sh\necho 'GPU 0: NVIDIA H200 (UUID: GPU-1)'\n")
     tool.chmod(0o755)

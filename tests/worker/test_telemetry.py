@@ -38,7 +38,6 @@ class FakeSensors:
 
 
 def follow(sensors, phases):
-    """Spend so many joules in each phase, one after the other."""
     telemetry = Telemetry(sensors, every_seconds=60.0)
     for phase, joules in phases:
         telemetry.enter(phase, on_clock=phase not in (Phase.INIT, Phase.WARMUP))
@@ -119,7 +118,7 @@ def test_a_training_on_an_accelerator_is_never_given_the_processors_energy(monke
 
 
 class NVMLError(Exception):
-    """What the library raises."""
+    pass
 
 
 NVML_ANSWERS = {
@@ -135,8 +134,6 @@ NVML_ANSWERS = {
 
 
 class FakeNvml:
-    """Two accelerators; `lacking` names the calls that they do not support."""
-
     NVML_CLOCK_SM = 1
     NVML_TEMPERATURE_GPU = 0
     NVMLError = NVMLError
@@ -171,9 +168,7 @@ ENERGY, POWER = "nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetPowerUsage"
         ("GPU-a GPU-b", (ENERGY, POWER), None, None, (1490.0, 75.0), 61),
     ],
 )
-def test_energy_is_a_sum_and_clock_a_mean_over_the_accelerators(
-    cards, lacking, joules, watts, means, celsius
-):
+def test_energy_is_a_sum_over_accelerators(cards, lacking, joules, watts, means, celsius):
     sensors = open_nvml(cards.split(), library=FakeNvml(lacking=lacking))
     assert sensors.energy_joules() == joules
     reading = sensors.read()
@@ -265,9 +260,7 @@ def test_container_nodes_governor_and_limit_are_read_from_the_host(tmp_path):
         ("", (None, None, None)),
     ],
 )
-def test_driver_memory_and_power_limit_come_from_the_drivers_tool(
-    tmp_path, monkeypatch, said, expected
-):
+def test_power_limit_comes_from_the_drivers_tool(tmp_path, monkeypatch, said, expected):
     tool = tmp_path / "nvidia-smi"
     listed = "GPU 0: NVIDIA H200 (UUID: GPU-1)"
     tool.write_text(f"#!/bin/sh\n[ $1 = -L ] && echo '{listed}' || echo '{said}'\n")

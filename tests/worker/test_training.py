@@ -34,8 +34,6 @@ def is_running(pid):
 
 @pytest.fixture
 def once_evaluated(events):
-    """Orders a run to stop for this reason as soon as it was evaluated."""
-
     def once_evaluated(reason):
         def stop():
             return reason if any(event.kind == "evaluation" for event in events) else None
@@ -65,9 +63,7 @@ LATER = ControlPoint(index=5, mean=99, lower=98, upper=100)  # The fifth has 97.
         ({"stop_at": "end", "target": 99.9}, "not_reached", 6, None),
     ],
 )
-def test_run_stops_at_its_target_or_below_its_band(
-    train, make_job, asked, status, evaluations, reached
-):
+def test_run_stops_at_its_target_or_band(train, make_job, asked, status, evaluations, reached):
     run = train(make_job("climb", **asked))
     assert (run.status, run.failure) == (status, None)
     qualities = [50.0, 80.0, 96.0, 98.0, 97.0, 99.0]
@@ -114,13 +110,10 @@ def test_what_a_trainer_prints_goes_to_the_log_and_not_into_the_events(train, ma
         ("crash", "exit code 1", 0, "KeyError: 'a bug in the trainer'"),
     ],
 )
-def test_dead_child_fails_its_run_and_keeps_its_evaluations(
-    train, make_job, reference, message, evaluations, log
-):
+def test_dead_child_keeps_its_evaluations(train, make_job, reference, message, evaluations, log):
     run = train(make_job(reference))
-    assert (run.status, run.failure.code, run.failure.kind) == (
-        "failed", "child_died", "infrastructure"
-    )  # fmt: skip
+    failure = run.status, run.failure.code, run.failure.kind
+    assert failure == ("failed", "child_died", "infrastructure")
     assert (message in run.failure.message, log in run.log_tail) == (True, True)
     assert len(run.evaluations) == evaluations
 
@@ -172,9 +165,7 @@ TIMED = LatencyOrder(items=64, warmup_items=1, output_tolerance=0.1)
          "provides no model to time"),
     ],
 )  # fmt: skip
-def test_failures_are_typed_and_name_the_next_step(
-    train, make_job, reference, asked, code, kind, words
-):
+def test_failures_name_the_next_step(train, make_job, reference, asked, code, kind, words):
     run = train(make_job(reference, **asked))
     assert (run.status, run.failure.code, run.failure.kind) == ("failed", code, kind)
     assert run.failure.next_step
@@ -245,10 +236,8 @@ def test_no_training_survives_a_worker_that_is_killed(host, make_job):
         for line in parent.stdout:
             if line.strip() == b"evaluation":
                 break
-        [child_pid] = [
-            int(pid)
-            for pid in Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
-        ]
+        children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text()
+        [child_pid] = map(int, children.split())
         assert is_running(child_pid)
         parent.kill()
         parent.wait()
@@ -260,9 +249,8 @@ def train_group(host, announcer, monkeypatch, tmp_path):
     """Train on two processes; their folders are made in `tmp_path`."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     group = replace(host, processes=2, data_dir=tmp_path)
-    return lambda job, stop=lambda: None: train_run(
-        job, 0, host=group, announcer=announcer, stop=stop
-    )
+    how = {"host": group, "announcer": announcer}
+    return lambda job, stop=lambda: None: train_run(job, 0, stop=stop, **how)
 
 
 @pytest.mark.parametrize(
@@ -274,18 +262,14 @@ def train_group(host, announcer, monkeypatch, tmp_path):
         ("killed_elsewhere", "child_died", 1),
     ],
 )
-def test_the_first_process_alone_tells_what_happens_to_any(
-    train_group, make_job, tmp_path, reference, code, evaluations
-):
+def test_first_process_tells_of_all(train_group, make_job, tmp_path, reference, code, evaluations):
     run = train_group(make_job(reference, stop_at="end"))
     assert (run.failure and run.failure.code) == code, run.log_tail
     assert len(run.evaluations) == evaluations
     assert list(tmp_path.glob("finishline-run-*")) == []
 
 
-def test_no_process_of_a_group_is_left_when_the_run_is_given_up(
-    train_group, make_job, once_evaluated, tmp_path
-):
+def test_no_process_of_a_group_is_left(train_group, make_job, once_evaluated, tmp_path):
     job = make_job("hang_in_group", run_limit_seconds=90.0)
     run = train_group(job, once_evaluated("cancelled"))
     assert run.status == "cancelled", run.log_tail
@@ -294,13 +278,8 @@ def test_no_process_of_a_group_is_left_when_the_run_is_given_up(
 
 
 def test_real_training_on_two_processes_reaches_its_target(make_job, announcer):
-    job = make_job(
-        "digits",
-        data_set_sha256=digits.DATA_SET_SHA256,
-        target=20.0,
-        run_limit_seconds=120.0,
-        seeds=(3,),
-    )
+    how = {"data_set_sha256": digits.DATA_SET_SHA256, "run_limit_seconds": 120.0}
+    job = make_job("digits", target=20.0, seeds=(3,), **how)
     host = Host(device="cpu", data_dir=Path("unused"), processes=2)
     run = train_run(job, 0, host=host, announcer=announcer, stop=lambda: None)
     assert run.status == "reached", run.log_tail
@@ -334,8 +313,8 @@ def test_target_is_reached_at_or_beyond_its_value(target, qualities, reached):
 
 
 POINTS = [
-    ControlPoint(index=1, mean=50, lower=40, upper=60),
-    ControlPoint(index=2, mean=80, lower=75, upper=85),
+    ControlPoint(1, mean=50, lower=40, upper=60),
+    ControlPoint(2, mean=80, lower=75, upper=85),
 ]
 
 

@@ -52,14 +52,12 @@ CALLS: dict[str, tuple[object, ...]] = {
 
 
 def call(name):
-    """Make a system call."""
     if LIBC.syscall(*CALLS[name]) < 0:
         raise OSError(ctypes.get_errno(), "")
     return "done"
 
 
 def mount(place):
-    """Mount a file system in namespaces of its own."""
     unshare = LIBC.unshare(NEW_USER_NAMESPACE | NEW_MOUNTS)
     if unshare < 0 or LIBC.mount(b"x", place.encode(), b"tmpfs", 0, None) < 0:
         raise OSError(ctypes.get_errno(), "")
@@ -75,21 +73,18 @@ def start_thread(_):
 
 
 def write(path):
-    """Write a file."""
     with open(path, "w") as file:  # noqa: PTH123
         file.write("x")
     return "done"
 
 
 def fill(folder):
-    """Write 2 MiB into a folder of 1 MiB."""
     with open(folder + "/big", "wb") as file:  # noqa: PTH123
         file.write(bytes(2 << 20))
     return "done"
 
 
 def read(path):
-    """Read a file or list a folder."""
     if os.path.isdir(path):  # noqa: PTH112
         return "done" if os.listdir(path) else "empty"  # noqa: PTH208
     with open(path, "rb") as file:  # noqa: PTH123
@@ -98,24 +93,20 @@ def read(path):
 
 
 def load(module):
-    """Import a module."""
     __import__(module)
     return "done"
 
 
 def variable(name):
-    """Read a variable of the environment."""
     return "done" if name in os.environ else f"absent from {len(os.environ)}"
 
 
 def open_socket(family):
-    """Open a socket of a family."""
     with socket.socket(getattr(socket, family)):
         return "done"
 
 
 def connect(where):
-    """Connect to a listener of the host: a port, an abstract name or a path."""
     address = ("127.0.0.1", int(where)) if where.isdigit() else where.replace("@", "\0")
     with socket.socket(socket.AF_INET if where.isdigit() else socket.AF_UNIX) as end:
         end.settimeout(2.0)
@@ -124,18 +115,15 @@ def connect(where):
 
 
 def resolve(name):
-    """Look a name up."""
     return socket.gethostbyname(name)
 
 
 def signal_to(pid):
-    """Send the signal 0 to a process of the same user."""
     os.kill(int(pid), 0)
     return "done"
 
 
 def rewrite_first(_):
-    """Write to the memory of the box's first process the bytes that it has."""
     with open("/proc/1/maps") as maps, open("/proc/1/mem", "r+b", buffering=0) as memory:  # noqa: PTH123
         start = int(maps.read(64).split("-")[0], 16)
         memory.seek(start)
@@ -146,25 +134,21 @@ def rewrite_first(_):
 
 
 def stop_first(_):
-    """Stop the box's first process."""
     os.kill(1, signal.SIGSTOP)
     return "done"
 
 
 def set_uid(uid):
-    """Become another user."""
     os.setuid(int(uid))
     return "done"
 
 
 def hurry(by):
-    """Take a better priority."""
     os.nice(int(by))
     return "done"
 
 
 def real_time(_):
-    """Take a real-time priority."""
     os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     return "done"
 
@@ -206,7 +190,6 @@ def _descriptors():
 
 
 def fork(times):
-    """Start processes; they all end with this attempt."""
     children = []
     try:
         for _ in range(int(times)):
@@ -229,21 +212,18 @@ def crash_bytes(_):
 
 
 def open_files(count):
-    """Hold many descriptors."""
     for _ in range(int(count)):
         os.open("/dev/null", os.O_RDONLY)
     return "done"
 
 
 def write_large(size):
-    """Make a file as large as this, without blocks."""
     with open("/scratch/large", "wb") as file:  # noqa: PTH123
         os.ftruncate(file.fileno(), int(size))
     return "done"
 
 
 def hold_private(mebibytes):
-    """Hold private memory."""
     return "done" if mmap.mmap(-1, int(mebibytes) << 20, flags=mmap.MAP_PRIVATE) else ""
 
 
@@ -253,20 +233,17 @@ def hold_shared(mebibytes):
 
 
 def hold_zeros(mebibytes):
-    """Hold shared memory of /dev/zero."""
     number = os.open("/dev/zero", os.O_RDWR)
     return "done" if mmap.mmap(number, int(mebibytes) << 20) else ""
 
 
 def folders(count):
-    """Make folders: kernel memory that the size of a tmpfs does not count."""
     for number in range(int(count)):
         os.mkdir(f"/scratch/{number}")  # noqa: PTH102
     return "done"
 
 
 def pipes(count):
-    """Fill pipes: kernel memory that belongs to no process."""
     for _ in range(int(count)):
         _, end = os.pipe()
         os.set_blocking(end, False)
@@ -275,7 +252,6 @@ def pipes(count):
 
 
 def sockets(count):
-    """Fill sockets: kernel memory that belongs to no process."""
     for _ in range(int(count)):
         end, _ = kept = socket.socketpair()
         HELD.extend(kept)
@@ -285,7 +261,6 @@ def sockets(count):
 
 
 def change_data(way):
-    """Change the data of the run through their memory file."""
     links = {name: os.readlink(f"/proc/self/fd/{name}") for name in _descriptors()}  # noqa: PTH115
     number = next(int(name) for name, link in links.items() if "memfd" in link)
     if way == "truncate":
@@ -300,7 +275,6 @@ def change_data(way):
 
 
 def in_child(name, argument):
-    """The outcome of an attempt in a process of its own."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -314,7 +288,6 @@ def in_child(name, argument):
 
 
 def outcome(attempt, argument):
-    """The result of an attempt, or the name of its error."""
     try:
         return attempt(argument)
     except OSError as error:
@@ -324,18 +297,15 @@ def outcome(attempt, argument):
 
 
 def make(where):
-    """Make the attempts of a step and print their outcomes."""
     named = json.loads(Path(__file__).with_name("facts.json").read_text())[where]
     if named:
         print("RESULT", json.dumps([in_child(*each.split(" ", 1)) for each in named]))
 
 
 def prepare(task):
-    """Make the attempts that need no data."""
     make("prepare")
 
 
 def train(prepared, data, seed):
-    """Make the attempts that need data, and answer right at once."""
     make("train")
     yield lambda inputs: bytes(range(8))

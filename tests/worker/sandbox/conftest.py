@@ -2,6 +2,7 @@
 
 import os
 import textwrap
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,22 +26,14 @@ CLASSES = ArraySpec("uint8", (8,))
 # A limit in the arguments of the boxes of this process, which tells them from all others.
 MARK = (256 << 20) + os.getpid()
 LIMITS = Limits(
-    file_bytes=MARK,
-    prepare_seconds=10,
-    run_seconds=30,
-    silence_seconds=20,
-    hello_seconds=60,
-    memory_bytes=256 << 20,
-    scratch_bytes=1 << 20,
-    shared_memory_bytes=1 << 20,
-    processes=24,
+    prepare_seconds=10, run_seconds=30, silence_seconds=20, hello_seconds=60, processes=24,
+    memory_bytes=256 << 20, scratch_bytes=1 << 20, shared_memory_bytes=1 << 20, file_bytes=MARK,
     max_evaluations=3,
-)
+)  # fmt: skip
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _bubblewrap():
-    """Skip where there is no bubblewrap; fail if it must be there."""
     try:
         find_bubblewrap()
     except BoxUnavailableError as error:
@@ -51,14 +44,12 @@ def _bubblewrap():
 
 @pytest.fixture(scope="session")
 def containers():
-    """Skip where podman starts no container."""
     state = check_box("oci")
     if state.entries == "off":
         pytest.skip(f"{state.why}; containers are not tested")
 
 
 def share_right(predictions):
-    """The share of the eight items that is right."""
     right = sum(a == b for a, b in zip(predictions, TRUTH, strict=True))
     return right / 8, right / 8
 
@@ -73,6 +64,13 @@ def course(score=share_right):
         score=score,
         target=0.75,
     )
+
+
+def is_boxed(process):
+    """Whether a process is one of a box that this process started."""
+    with suppress(psutil.Error):
+        return any(str(MARK) in part for part in process.cmdline())
+    return False
 
 
 def kill_boxes():

@@ -14,7 +14,6 @@ import socket
 import subprocess
 import sysconfig
 import tempfile
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -124,7 +123,6 @@ if platform.machine() != "x86_64":  # Calls are made by their numbers on that ma
 
 @pytest.fixture(scope="module")
 def facts():
-    """Things of the host to look for: listeners, a file, a process of the box's uid."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.chmod(0o755)
@@ -149,7 +147,6 @@ def facts():
         }
 
 
-Outcomes = Callable[..., dict[Attempt, str]]
 # Outcomes in a container that are others than in bubblewrap's box.
 CONTAINED = {
     "write /dev/new": "EACCES",
@@ -171,7 +168,13 @@ def outcomes(facts):
         wanted.sort(key=lambda one: one.step)
         with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as monkeypatch:
             monkeypatch.setenv("FINISHLINE_WORKER_TOKEN", "fl_secret")
-            package = write_package(Path(name), wanted, facts)
+            package = Path(name)
+            package.chmod(0o777)  # Anybody may write to it, as far as its mount allows.
+            (package / "train.py").write_text(Path(attempts.__file__).read_text())
+            steps = {"prepare": [], "train": []}
+            for one in wanted:
+                steps[one.step].append(one.does.format(**facts))
+            (package / "facts.json").write_text(json.dumps(steps))
             if without is not None:
                 remove(without, monkeypatch, Path(str(facts["folder"])))
             packages = dict(requirements_of(["numpy"]))
@@ -186,18 +189,6 @@ def outcomes(facts):
         return dict(zip(wanted, found, strict=True))
 
     return make
-
-
-def write_package(folder, wanted, facts):
-    """A package that makes attempts; anybody may write to it, as far as its mount allows."""
-    folder.chmod(0o777)
-    (folder / "train.py").write_text(Path(attempts.__file__).read_text())
-    steps = {
-        step: [one.does.format(**facts) for one in wanted if one.step == step]
-        for step in ("prepare", "train")
-    }
-    (folder / "facts.json").write_text(json.dumps(steps))
-    return folder
 
 
 @pytest.mark.parametrize("attempt", TABLE, ids=lambda one: f"{one.row} {one.does}")

@@ -9,8 +9,6 @@ RIGHT = "bytes(range(8))"
 
 @pytest.fixture
 def run(run_code):
-    """Runs a package whose `train` has these lines, with a budget of one second."""
-
     def send(*lines):
         body = "\n    ".join(lines)
         code = f"import time\n\ndef train(prepared, data, seed):\n    {body}\n"

@@ -51,7 +51,6 @@ def _gcc():
 
 
 def compile_and_run(folder, *, has_compiler, backend="bwrap"):
-    """Run a package that compiles a function in its first step."""
     folder.chmod(0o755)
     (folder / "train.py").write_text(textwrap.dedent(TRAIN))
     (folder / "square.cpp").write_text(textwrap.dedent(SQUARE))
@@ -61,7 +60,6 @@ def compile_and_run(folder, *, has_compiler, backend="bwrap"):
 
 
 def holds(result):
-    """Whether the package ran what it compiled, and was refused all else."""
     said = result.log_tail.strip().split()
     python = Path(sys.executable).resolve().name
     programs = [name for name in said[6:] if name != python]

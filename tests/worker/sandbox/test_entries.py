@@ -28,23 +28,15 @@ NUMPY = next(each for name, each in installed_environments().items() if name.sta
 
 
 def grant(code=None, **changes):
-    """The grant of a package for digits, the example's where no code is given."""
     text = code or (TEMPLATE / "train.py.example").read_text()
-    package = PackageContent(
-        files={"train.py": text},
-        module="train",
-        environment=NUMPY.name,
-        environment_sha256=NUMPY.sha256,
-    )
+    environment = {"environment": NUMPY.name, "environment_sha256": NUMPY.sha256}
+    package = PackageContent(files={"train.py": text}, module="train", **environment)
+    limits = {"run_seconds": 30, "prepare_seconds": 20, "max_evaluations": 20}
     found = TrainingGrant(
         packages={PACKAGE_PREFIX + "a" * 64: package},
         task_files={"task.py": hashlib.sha256(TASK.read_bytes()).hexdigest()},
-        run_seconds=30,
-        prepare_seconds=20,
-        max_evaluations=20,
-        memory_mib=1024,
-        threads=1,
-    )
+        **limits, memory_mib=1024, threads=1,
+    )  # fmt: skip
     return replace(found, **changes)
 
 
@@ -65,16 +57,7 @@ def train(fake_server, server_client, system, host, make_job):
             trainings[-1] = replace(trainings[-1], measure=("control",))
         if repeat is not None:
             trainings[-1] = replace(trainings[-1], measure=("repeat",), seed=repeat)
-        job = replace(
-            job,
-            benchmark_id="digits",
-            trainings=trainings,
-            purpose="entry",
-            target=replace(job.target, value=97.5),
-            clock="mlperf",
-            division="open",
-        )
-        fake_server.job = job
+        fake_server.job = replace(job, trainings=trainings, purpose="entry", division="open")
         Attempts(server_client, system, host, WorkerState()).make("attempt-1")
         reports = fake_server.bodies("report")
         return TypeAdapter(ReplayReport).validate_python(reports[-1]) if reports else None
@@ -85,7 +68,6 @@ def train(fake_server, server_client, system, host, make_job):
 def test_an_entry_is_trained_and_reported_as_it_was_posted(train, fake_server):
     report = train(grant())
 
-    assert report is not None
     assert report.failure is None
     check_report(report, seeds=[11, 12], two_clocks=False)
     for run in report.runs:
@@ -100,11 +82,10 @@ def test_an_entry_is_trained_and_reported_as_it_was_posted(train, fake_server):
 
 
 def test_a_crash_ends_the_attempt_with_the_last_lines_of_its_log(train):
-    report = train(
-        grant("def prepare(task): ...\ndef train(p, d, s):\n    raise ValueError('no')\n")
-    )
+    code = "def prepare(task): ...\ndef train(p, d, s):\n    raise ValueError('no')\n"
 
-    assert report is not None
+    report = train(grant(code))
+
     assert (report.failure.kind, report.failure.code) == ("submitter", "entry_died")
     [run] = report.runs
     assert (run.status, run.failure) == ("failed", report.failure)
@@ -117,7 +98,6 @@ def test_another_environment_than_the_servers_is_the_hosts_fault(train):
 
     report = train(grant(packages=other))
 
-    assert report is not None
     assert (report.failure.kind, report.failure.code) == ("infrastructure", "box_unavailable")
     assert report.runs == []
 
@@ -127,7 +107,6 @@ def test_a_control_has_no_use_for_carried_answers(train):
 
     report = train(grant(carried), control=True)
 
-    assert report is not None
     draw, control = report.runs
     assert (draw.status, draw.evaluations[-1].quality) == ("reached", 100.0)
     assert control.status == "not_reached"
@@ -176,7 +155,6 @@ def test_a_name_that_no_package_has_writes_no_file_and_ends_the_attempt(train, t
 
     report = train(grant(packages=other))
 
-    assert report is not None
     assert report.failure.code == "box_unavailable"
     assert not outside.exists()
 

@@ -14,7 +14,7 @@ import numpy as np
 import psutil
 import pytest
 
-from tests.worker.sandbox.conftest import LIMITS, MARK, course, run_in
+from tests.worker.sandbox.conftest import LIMITS, course, is_boxed, run_in
 from worker.sandbox import race as race_module
 from worker.sandbox.channel import Channel
 from worker.sandbox.course import Course
@@ -37,7 +37,6 @@ PACKAGES = {
 
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path, monkeypatch):
-    """A folder for temporary files that no other process uses."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o755)
         monkeypatch.setattr(tempfile, "tempdir", name)
@@ -45,14 +44,13 @@ def _own_folder(tmp_path, monkeypatch):
 
 
 def held():
-    """Descriptors, threads, children and box folders of this process."""
     gc.collect()
     return {
         *(("descriptor", each) for each in _descriptors()),
         *(("thread", each.name) for each in threading.enumerate()),
         *(("child", each.pid) for each in psutil.Process().children()),
         *(("folder", each) for each in Path(tempfile.gettempdir()).iterdir()),
-        *(("boxed", each.pid) for each in psutil.process_iter() if _is_boxed(each)),
+        *(("boxed", each.pid) for each in psutil.process_iter() if is_boxed(each)),
     }
 
 
@@ -63,16 +61,8 @@ def _descriptors():
             yield path.name, str(path.readlink())
 
 
-def _is_boxed(process):
-    with suppress(psutil.Error):
-        return any(str(MARK) in part for part in process.cmdline())
-    return False
-
-
 @pytest.fixture
 def apart(tmp_path):
-    """Call a function with a folder, in a process that no other test's server shares."""
-
     def call(function):
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
             return pool.submit(_with_temporary, tempfile.gettempdir(), function, tmp_path).result()
@@ -113,7 +103,6 @@ def test_a_box_that_cannot_start_leaves_nothing(apart):
 
 
 def start_without_bubblewrap(folder):
-    """What a box leaves that finds no bubblewrap."""
     before = held()
     os.environ["PATH"] = str(folder)
     with pytest.raises(BoxUnavailableError):
@@ -122,8 +111,6 @@ def start_without_bubblewrap(folder):
 
 
 class Wiretap(Channel):
-    """A channel that keeps all that it sends, with the content of memory files."""
-
     sent: list[bytes]
 
     def send(self, kind, body=b"", *, deadline, descriptor=None):
@@ -135,7 +122,6 @@ class Wiretap(Channel):
 
 @pytest.fixture
 def sent_for(tmp_path, monkeypatch):
-    """Bytes sent into a box whose package answers `answers`, one after the other."""
     monkeypatch.setattr(race_module, "Channel", Wiretap)
     tmp_path.chmod(0o755)
     (tmp_path / "train.py").write_text(

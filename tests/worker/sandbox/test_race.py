@@ -55,7 +55,6 @@ def test_it_is_told_how_long_a_package_waited_for_its_processor(run_code):
     )
 
     assert result.status == "reached", (result.message, result.log_tail)
-    assert result.processor_share is not None
     assert 0.0 < result.processor_share < 0.8
 
 
@@ -73,13 +72,10 @@ def test_package_has_the_processors_of_its_threads(run_code, backend, threads):
     own = os.sched_getaffinity(0)
     limits = replace(LIMITS, threads=threads)
     seen = []
-    run_code(
-        COUNTED,
-        backend=backend,
-        limits=limits,
-        score=lambda given: seen.extend(given) or (1.0, 1.0),
-    )
+    how = {"backend": backend, "limits": limits}
+    result = run_code(COUNTED, score=lambda given: seen.extend(given) or (0.0, 0.0), **how)
 
+    assert (result.status, result.code, len(result.asks)) == ("not_reached", None, 1)
     assert set(seen) == {min(threads, len(own))}
     assert os.sched_getaffinity(0) == own
 
@@ -109,9 +105,7 @@ def test_runs_at_the_same_time_have_processors_of_their_own(monkeypatch):
         assert len(more) == 1
 
 
-def test_nothing_of_the_worker_comes_between_the_word_of_the_start_and_the_clock(
-    run_code, monkeypatch
-):
+def test_nothing_comes_between_the_start_and_the_clock(run_code, monkeypatch):
     """The server compares both: what a busy host takes in between would refuse the report."""
     moments = []
     used = race.processor_time
@@ -146,17 +140,10 @@ def test_the_clock_is_outside_and_never_pauses(run_code):
         """
     )
 
-    assert result.seconds is not None
     assert 1.0 <= result.seconds <= time.perf_counter() - begun - 0.3
     assert result.ledger.train >= 0.5
     assert result.ledger.eval >= 0.5
     assert result.ledger.warmup >= 0.3
-
-
-def test_a_package_that_ends_below_the_target_has_not_reached_it(run_code):
-    result = run_code("def train(prepared, data, seed):\n    yield lambda inputs: bytes(8)\n")
-
-    assert (result.status, result.code, len(result.asks)) == ("not_reached", None, 1)
 
 
 def test_a_box_that_something_outside_kills_is_the_hosts_failure(run_code):
@@ -182,35 +169,20 @@ def test_a_package_without_a_box_dies_by_itself_of_its_own_signal(run_code):
         ("del train", "entry_import_failed", "module train has no function train"),
         ("def prepare(task):\n    raise ValueError('no')", "entry_died", "ValueError: no"),
         ("import os\ndef prepare(task):\n    os._exit(9)", "entry_died", ""),
-        (
-            "import wire, time\ndef prepare(task):\n    wire.channel().shutdown(2), time.sleep(60)",
-            "entry_died",
-            "",
-        ),
-        (
-            "def train(prepared, data, seed):\n    yield lambda inputs: [1, 2]",
-            "protocol_broken",
-            "predict returned list; expected an array of uint8 with shape [8]",
-        ),
-        (
-            "def train(prepared, data, seed):\n    yield lambda inputs: bytes(7)",
-            "protocol_broken",
-            "shape [7]; expected an array of uint8 with shape [8]",
-        ),
-        (
-            "def train(prepared, data, seed):\n    while True: yield lambda inputs: bytes(8)",
-            "protocol_broken",
-            "",
-        ),
+        ("import wire, time\ndef prepare(task):\n    wire.channel().shutdown(2), time.sleep(60)",
+         "entry_died", ""),
+        ("def train(prepared, data, seed):\n    yield lambda inputs: [1, 2]", "protocol_broken",
+         "predict returned list; expected an array of uint8 with shape [8]"),
+        ("def train(prepared, data, seed):\n    yield lambda inputs: bytes(7)", "protocol_broken",
+         "shape [7]; expected an array of uint8 with shape [8]"),
+        ("def train(prepared, data, seed):\n    while True: yield lambda inputs: bytes(8)",
+         "protocol_broken", ""),
         ("def prepare(task):\n    print('x' * 2_000_000)", "log_limit", "xxx"),
         ("def prepare(task):\n    while True: pass", "prepare_time_limit", ""),
-        (
-            "import time\ndef train(prepared, data, seed):\n    time.sleep(60)\n    yield",
-            "silence_time_limit",
-            "",
-        ),
+        ("import time\ndef train(prepared, data, seed):\n    time.sleep(60)\n    yield",
+         "silence_time_limit", ""),
     ],
-)
+)  # fmt: skip
 def test_a_package_that_fails_is_told_why(run_code, code, failure, said):
     # A busy machine is slow to start a box: the limits are short where they are to be met alone.
     short = {"prepare_time_limit": "prepare_seconds", "silence_time_limit": "silence_seconds"}
@@ -265,15 +237,13 @@ ORPHANS = """
 
 
 @pytest.mark.parametrize("code", [UNWAITED, SHORT_LIVED, ORPHANS])
-def test_processes_that_end_early_count_in_the_processor_time_of_preparing(
-    run_code, monkeypatch, code
-):
+def test_processes_that_end_early_count_in_preparing(run_code, monkeypatch, code):
     """The clock may allow three times as much, and a package starts many processes at once."""
     monkeypatch.setattr(Limits, "prepare_clock_seconds", 120.0)
     result = run_code(code, limits=replace(LIMITS, prepare_seconds=1.0))
 
     assert (result.status, result.code) == ("failed", "prepare_time_limit")
-    assert "s of the processor to prepare; expected at most 1 s" in (result.message or "")
+    assert "s of the processor to prepare; expected at most 1 s" in result.message
 
 
 def test_a_box_that_ends_before_its_first_frame_is_no_fault_of_the_package(run_code):

@@ -126,7 +126,7 @@ def test_predictions_without_a_quality_are_the_packages_fault(run_code, without)
     )
 
     assert (result.status, result.code) == ("failed", "protocol_broken")
-    assert "no quality" in (result.message or "")
+    assert "no quality" in result.message
     assert result.asks == tuple(told)
     assert [ask.quality for ask in told] == [0.5]
 
@@ -145,7 +145,7 @@ def test_logits_that_are_no_finite_numbers_break_the_protocol(run_code):
     )
 
     assert (result.status, result.code) == ("failed", "protocol_broken")
-    assert "NaN" in (result.message or "")
+    assert "NaN" in result.message
 
 
 def test_a_cancelled_run_scores_nothing_more(run_code):
@@ -180,13 +180,8 @@ KERNEL = tuple(int(part) for part in os.uname().release.split(".")[:2] if part.i
 @pytest.mark.nightly
 @pytest.mark.parametrize("lies", [False, True], ids=["honest clocks", "lying clocks"])
 def test_stamps_are_never_early_and_as_late_as_the_transfer(lies):
-    late = sorted(
-        itertools.chain.from_iterable(
-            lateness(schedule)
-            for schedule in (draw_schedule(seed) for seed in range(20))
-            if schedule.lies == lies
-        )
-    )
+    schedules = [draw_schedule(seed) for seed in range(20)]
+    late = sorted(late for each in schedules if each.lies == lies for late in lateness(each))
 
     assert len(late) == 40
     assert late[0] >= 0
@@ -195,7 +190,6 @@ def test_stamps_are_never_early_and_as_late_as_the_transfer(lies):
 
 
 def slice_ns():
-    """Length of the slices of this thread, as the kernel tells it."""
     answer = ctypes.create_string_buffer(56)
     number = GET_ATTRIBUTES[platform.machine()]
     assert ctypes.CDLL(None).syscall(number, 0, answer, 56, 0) == 0

@@ -3,6 +3,7 @@
 import gzip
 import importlib.util
 import math
+import re
 import textwrap
 from pathlib import Path
 
@@ -13,12 +14,7 @@ from tests.support.fashion_files import bands, write_fashion
 from tests.worker.sandbox.conftest import kill_boxes
 from worker.sandbox import protocol
 from worker.sandbox.packages import requirements_of
-from worker.sandbox.protocol import (
-    FrameType,
-    ProtocolError,
-    TaskConversation,
-    header_of,
-)
+from worker.sandbox.protocol import FrameType, ProtocolError, TaskConversation, header_of
 from worker.sandbox.task import TaskBox, TaskError, TaskModule, task_module
 
 TEACHER = Path(__file__).parents[3] / "benchmarks" / "teacher"
@@ -47,8 +43,6 @@ USUAL = """
 
 @pytest.fixture
 def write_task(tmp_path):
-    """A task's module: the usual small one, and code that replaces parts of it."""
-
     def write(code):
         folder = tmp_path / "task"
         folder.mkdir(exist_ok=True)
@@ -61,8 +55,6 @@ def write_task(tmp_path):
 
 def test_the_teacher_drawn_in_its_box_is_that_drawn_outside():
     spec = importlib.util.spec_from_file_location("teacher_task", TEACHER / "task.py")
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     expected = module.draw(bytes(32))
@@ -113,7 +105,6 @@ def test_fashion_draws_order_names_and_a_control_from_checked_files(tmp_path, mo
         )
 
     def names(course, published):
-        """The names of each published class."""
         label_of = {image.tobytes(): label for image, label in zip(*published, strict=True)}
         items = zip(course.train["x"], course.train["y"], strict=True)
         pairs = {(label_of[image.tobytes()], int(name)) for image, name in items}
@@ -132,13 +123,6 @@ def test_fashion_draws_order_names_and_a_control_from_checked_files(tmp_path, mo
     path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes())[:-1] + b"\1\1"))
     with pytest.raises(TaskError, match=r"t10k-labels-idx1-ubyte\.gz is another file"):
         task_module(fashion, "fashion", tmp_path)
-
-
-def test_both_halves_come_from_the_tasks_own_score(write_task):
-    with TaskBox(write_task("")) as task:
-        course = task.draw(b"nonce", facts={}, target=1.0)
-        assert course.train["x"].tolist() == [[0, 1], [2, 3], [4, 5]]
-        assert course.score(bytes([1, 2, 3, 4])) == (3.0, 7.0)
 
 
 @pytest.mark.parametrize(
@@ -226,12 +210,9 @@ def test_a_score_that_is_no_two_numbers_is_told(write_task, answer):
     ],
 )
 def test_a_draw_that_fails_is_told_in_a_sentence(write_task, code, told):
-    with (
-        TaskBox(write_task(code)) as task,
-        pytest.raises(TaskError, match="the task's module failed") as caught,
-    ):
+    words = f"(?s)the task's module failed.*{re.escape(told)}"
+    with TaskBox(write_task(code)) as task, pytest.raises(TaskError, match=words):
         task.draw(b"nonce", facts={}, target=1.0)
-    assert told in str(caught.value)
 
 
 def test_a_draw_beyond_its_limit_is_refused_before_it_is_read(write_task, monkeypatch):
@@ -259,7 +240,9 @@ def test_a_task_that_gives_no_answer_is_told(write_task, monkeypatch):
 
 def test_a_task_whose_box_something_outside_kills_is_not_blamed(write_task):
     with TaskBox(write_task("")) as task:
-        task.draw(bytes(32), facts={}, target=1)  # Before its start is over it would outlive this.
-        kill_boxes()
+        course = task.draw(bytes(32), facts={}, target=1)
+        assert course.train["x"].tolist() == [[0, 1], [2, 3], [4, 5]]
+        assert course.score(bytes([1, 2, 3, 4])) == (3.0, 7.0)
+        kill_boxes()  # Not before its start is over: it would outlive this.
         with pytest.raises(TaskError, match=r"ended from outside by signal 9 \(Killed\)"):
             task.draw(bytes(32), facts={}, target=1)
