@@ -19,6 +19,7 @@ from web.formats import (
     moment,
     number,
     percent,
+    quality,
     round_step,
     small_money,
 )
@@ -108,7 +109,7 @@ def _tick(value: float, metric: str, time: TimeFormat, *, is_first: bool) -> str
     if metric in FIGURES:
         return FIGURES[metric][1](value)
     if metric == "quality":
-        return time.shown(value)
+        return quality(value, time.quality_unit)
     return number(value / time.scale, 3) + (f"{GAP}{time.unit}" if is_first else "")
 
 
