@@ -17,9 +17,9 @@ with Nesterov momentum, on a triangular schedule. Evaluated after each epoch on 
 over six views of each test image. Nothing waits for the device between two clock edges.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -27,16 +27,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from finishline.rules.run import Phase
-from reference_models import (
-    HyperparameterError,
-    Measurement,
-    Synthetic,
-)
+from reference_models import HyperparameterError, Measurement, Synthetic
 from reference_models.cifar10_files import CLASSES, read_cifar10
 from reference_models.cifar10_images import PIXELS, augmented, cut_out, normalised, pad
 from reference_models.data import CIFAR10_SHA256
 from reference_models.distributed import World, alone, join, synchronise
-from reference_models.hyperparameters import Limit, checked
+from reference_models.hyperparameters import Hyperparameters, within
 from reference_models.memory import naming_batch_size
 from reference_models.muon import Muon
 from reference_models.training import check_loss, linear_rate
@@ -48,65 +44,43 @@ WHITENING_FLOOR = 5e-4  # keeps the directions of least variance from being blow
 EVALUATION_BATCH = 2000
 AVERAGE_EVERY = 5  # steps between two updates of the averaged weights
 
-# benchmarks/cifar10.toml states the same limits
-LIMITS = {
-    "batch_size": Limit(8, 10000, whole=True),
-    "epochs": Limit(1, 200, whole=True),
-    "filter_learning_rate": Limit(1e-4, 2.0),
-    "filter_momentum": Limit(0.0, 0.999),
-    "bias_learning_rate": Limit(1e-5, 1.0),
-    "head_learning_rate": Limit(1e-5, 5.0),
-    "momentum": Limit(0.0, 0.999),
-    "weight_decay": Limit(0.0, 1e-3),
-    "label_smoothing": Limit(0.0, 0.5),
-    "peak_share": Limit(0.0, 0.9),
-    "whitening_bias_epochs": Limit(0, 200, whole=True),
-    "shift_pixels": Limit(0, 8, whole=True),
-    "cutout_pixels": Limit(0, 24, whole=True),
-    "average_decay": Limit(0.0, 0.999),
-    "views": Limit(1, 6, whole=True),
-    "width": Limit(4, 512, whole=True),
-    "compile": Limit(0, 1, whole=True),
-}
-
 
 @dataclass(frozen=True)
-class Cifar10Config:
+class Cifar10Config(Hyperparameters):
     """Hyperparameters of a run. The loss is summed over a batch, so SGD's rates follow its size.
 
     `weight_decay` is per image of a batch. `peak_share` is where in the run the learning rate
     peaks. `views` of a test image are 1 (as it is), 2 (mirrored too) or 6 (shifted too).
     """
 
-    batch_size: int = 2000
-    epochs: int = 10
-    filter_learning_rate: float = 0.24
-    filter_momentum: float = 0.6
-    bias_learning_rate: float = 0.053
-    head_learning_rate: float = 0.67
-    momentum: float = 0.85
-    weight_decay: float = 2e-6
-    label_smoothing: float = 0.2
-    peak_share: float = 0.0
-    whitening_bias_epochs: int = 3
-    shift_pixels: int = 2
-    cutout_pixels: int = 0
-    average_decay: float = 0.95
-    views: int = 6
-    width: int = 64
-    compile: int = 0
+    reference = "cifar10"
+    batch_size: int = within(2000, 8, 10000)
+    epochs: int = within(10, 1, 200)
+    filter_learning_rate: float = within(0.24, 1e-4, 2.0)
+    filter_momentum: float = within(0.6, 0.0, 0.999)
+    bias_learning_rate: float = within(0.053, 1e-5, 1.0)
+    head_learning_rate: float = within(0.67, 1e-5, 5.0)
+    momentum: float = within(0.85, 0.0, 0.999)
+    weight_decay: float = within(2e-6, 0.0, 1e-3)
+    label_smoothing: float = within(0.2, 0.0, 0.5)
+    peak_share: float = within(0.0, 0.0, 0.9)
+    whitening_bias_epochs: int = within(3, 0, 200)
+    shift_pixels: int = within(2, 0, 8)
+    cutout_pixels: int = within(0, 0, 24)
+    average_decay: float = within(0.95, 0.0, 0.999)
+    views: int = within(6, 1, 6)
+    width: int = within(64, 4, 512)
+    compile: int = within(0, 0, 1)
 
     def __post_init__(self) -> None:
-        checked(asdict(self), LIMITS, reference="cifar10")
+        super().__post_init__()
         if self.views not in (1, 2, 6):
             raise HyperparameterError(
                 f"got {self.views}", field="hyperparameters.views", expected="1, 2 or 6"
             )
 
 
-def configure(hyperparameters: Mapping[str, float]) -> Cifar10Config:
-    """Make a configuration from plain numbers. Raises HyperparameterError naming the field."""
-    return Cifar10Config(**checked(hyperparameters, LIMITS, reference="cifar10"))  # type: ignore[arg-type]
+configure = Cifar10Config.configure
 
 
 def train(
@@ -152,7 +126,9 @@ def _train(
     padded = pad(train_images, config.shift_pixels)
     mirrored = torch.rand(len(padded), generator=draws, device=device) < 0.5
     whiten(model, train_images[:WHITENING_IMAGES])
-    trainer = Trainer(model, loss_of, config, world, steps=steps_of(config, len(padded)))
+    # Images beyond the last full batch wait for the next epoch.
+    steps = config.epochs * (len(padded) // config.batch_size)
+    trainer = Trainer(model, loss_of, config, world, steps=steps)
     for epoch in range(1, config.epochs + 1):
         order = torch.randperm(len(padded), generator=draws, device=device)
         shifts = torch.randint(
@@ -170,11 +146,6 @@ def _train(
         yield Measurement(epoch=epoch, samples=samples, quality=quality)
         if epoch < config.epochs:
             yield Phase.TRAIN
-
-
-def steps_of(config: Cifar10Config, images: int) -> int:
-    """Yield all steps of a run. Images beyond the last full batch wait for the next epoch."""
-    return config.epochs * (images // config.batch_size)
 
 
 # The network
@@ -284,20 +255,19 @@ def part_of_epoch(order: Tensor, batch_size: int, world: World) -> Tensor:
 # The training
 
 
+@dataclass(eq=False)
 class Trainer:
     """State of a run: weights, their average, both optimisers, the step."""
 
-    def __init__(
-        self,
-        model: nn.Sequential,
-        loss_of: LossFunction,
-        config: Cifar10Config,
-        world: World,
-        *,
-        steps: int,
-    ) -> None:
+    model: nn.Sequential
+    loss_of: LossFunction
+    config: Cifar10Config
+    world: World
+    steps: int
+
+    def __post_init__(self) -> None:
         self.step = 0
-        self._model, self._loss_of, self._config, self._world = model, loss_of, config, world
+        model, config, steps = self.model, self.config, self.steps
         self._averaged = deepcopy(model).requires_grad_(False).eval()
         self._averages, self._sources = averageable(self._averaged), averageable(model)
         model[0].bias.requires_grad_(config.whitening_bias_epochs > 0)
@@ -307,7 +277,7 @@ class Trainer:
             for step in range(steps)
         ]
         self._filter_rates = config.filter_learning_rate * torch.tensor(
-            self._rates, device=world.device
+            self._rates, device=self.world.device
         )
         filters = [p for p in model.parameters() if p.dim() == 4 and p.requires_grad]
         self._muon = Muon(filters, momentum=config.filter_momentum, compiled=bool(config.compile))
@@ -316,25 +286,25 @@ class Trainer:
 
     def train_epoch(self, images: Tensor, labels: Tensor) -> Tensor:
         """Make one pass over this process's images. The last loss per image, on the device."""
-        part = self._world.part_of_batch(self._config.batch_size)
-        self._model.train()
+        part = self.world.part_of_batch(self.config.batch_size)
+        self.model.train()
         loss = torch.zeros((), device=images.device)
         for x, y in zip(images.split(part), labels.split(part), strict=True):
             loss = self.train_step(x, y)
         self.average()
-        return loss / self._config.batch_size
+        return loss / self.config.batch_size
 
     def train_step(self, x: Tensor, y: Tensor) -> Tensor:
         """Take one step of both optimisers. The summed loss stays on the device."""
         self._set_rates()
-        loss = self._loss_of(self._model, x, y, self._config.label_smoothing)
-        if self._world.size > 1:  # The mean over processes is to be the sum over the batch.
-            loss = loss * self._world.size
+        loss = self.loss_of(self.model, x, y, self.config.label_smoothing)
+        if self.world.size > 1:  # The mean over processes is to be the sum over the batch.
+            loss = loss * self.world.size
         loss.backward()
-        self._world.average_gradients(self._trained)
+        self.world.average_gradients(self._trained)
         self._sgd.step()
         self._muon.step(self._filter_rates[self.step])
-        self._model.zero_grad(set_to_none=True)
+        self.model.zero_grad(set_to_none=True)
         self.step += 1
         if self.step % AVERAGE_EVERY == 0:
             self.average()
@@ -342,28 +312,28 @@ class Trainer:
 
     def _set_rates(self) -> None:
         if self.step == self._bias_steps:  # The whitening layer's bias stays as it is from here.
-            self._model[0].bias.requires_grad_(False)
+            self.model[0].bias.requires_grad_(False)
         whitening, *others = self._sgd.param_groups
-        whitening["lr"] = self._config.bias_learning_rate * max(
+        whitening["lr"] = self.config.bias_learning_rate * max(
             0.0, 1 - self.step / max(1, self._bias_steps)
         )
         for parameters, peak in zip(
-            others, (self._config.bias_learning_rate, self._config.head_learning_rate), strict=True
+            others, (self.config.bias_learning_rate, self.config.head_learning_rate), strict=True
         ):
             parameters["lr"] = peak * self._rates[self.step]
 
     def average(self) -> None:
         """Move the averaged weights and statistics towards the model's."""
-        decay = min(self._config.average_decay**AVERAGE_EVERY, self.step / (self.step + 10))
+        decay = min(self.config.average_decay**AVERAGE_EVERY, self.step / (self.step + 10))
         torch._foreach_lerp_(self._averages, self._sources, 1 - decay)
 
     def evaluate(self, loss: Tensor, images: Tensor, labels: Tensor, *, epoch: int) -> float:
         """Top-1 accuracy of the averaged weights in percent, the same on every process."""
-        check_loss(self._world.mean(loss).item(), epoch=epoch)
+        check_loss(self.world.mean(loss).item(), epoch=epoch)
         for value in self._averages:  # Batch statistics differ between processes.
-            self._world.mean(value)
-        correct = correct_answers(self._averaged, images, labels, views=self._config.views)
-        return float(100 * self._world.mean(correct.double()).item() / len(labels))
+            self.world.mean(value)
+        correct = correct_answers(self._averaged, images, labels, views=self.config.views)
+        return float(100 * self.world.mean(correct.double()).item() / len(labels))
 
 
 def make_sgd(model: nn.Sequential, config: Cifar10Config) -> torch.optim.SGD:
@@ -399,7 +369,7 @@ def warm_up(
     before = deepcopy(model.state_dict())
     x, y = made_up(2 * world.part_of_batch(config.batch_size), world.device)
     for bias_epochs in (3, 0) if config.compile else (3,):
-        chosen = Cifar10Config(**asdict(config) | {"whitening_bias_epochs": bias_epochs})
+        chosen = replace(config, whitening_bias_epochs=bias_epochs)
         trainer = Trainer(model, loss_of, chosen, world, steps=4 * config.epochs)
         for _ in range(1 + config.compile):
             trainer.train_epoch(x, y)
@@ -436,16 +406,12 @@ def synthetic(config: Cifar10Config, device: str) -> Synthetic:
         trainer.step %= steps  # The schedule begins anew: a caller may take more steps than a run.
         return trainer.train_step(x, y)
 
-    def infer() -> Tensor:
-        with torch.no_grad():
-            return viewed(evaluated, tests, views=config.views).argmax(1)
-
     return Synthetic(
         batch_size=config.batch_size,
         steps_per_epoch=steps_per_epoch,
         train_step=step,
         inference_items=EVALUATION_BATCH,
-        infer=infer,
+        infer=torch.no_grad()(lambda: viewed(evaluated, tests, views=config.views).argmax(1)),
     )
 
 

@@ -15,7 +15,7 @@ schedule and the averaged weights keep the time to the target steady from seed t
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -31,41 +31,28 @@ from finishline.rules.run import Phase
 from reference_models import DataSetError, Measurement, Synthetic
 from reference_models.arithmetic import Arithmetic
 from reference_models.distributed import join, synchronise
-from reference_models.hyperparameters import Limit, checked
-from reference_models.training import average, check_loss, linear_rate, train_step
+from reference_models.hyperparameters import Hyperparameters, within
+from reference_models.training import average, check_loss, linear_rate, make_sgd, train_step
 
 DATA_SET_SHA256 = "87ff0c9e40dc7e2c0e34e7257799c2e3f3aec1a016363bb11cad869ec428a826"
 TRAIN_ITEMS, TEST_ITEMS = 1198, 599
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 BASE_BATCH_SIZE = 64  # learning rate and averaging are stated at this batch size and scale with it
 
-# benchmarks/digits.toml states the same limits
-LIMITS = {
-    "batch_size": Limit(16, 256, whole=True),
-    "epochs": Limit(1, 100, whole=True),
-    "base_learning_rate": Limit(1e-4, 1.0),
-    "momentum": Limit(0.0, 0.999),
-    "weight_decay": Limit(0.0, 0.1),
-    "warmup_share": Limit(0.0, 0.9),
-    "base_ema_decay": Limit(0.0, 0.9999),
-}
-
 
 @dataclass(frozen=True)
-class DigitsConfig:
+class DigitsConfig(Hyperparameters):
     """Hyperparameters of a run. Rate and averaging follow the batch size unless told otherwise."""
 
-    batch_size: int = 64
-    epochs: int = 20
-    base_learning_rate: float = 0.02
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    warmup_share: float = 0.3
-    base_ema_decay: float = 0.97
+    reference = "digits"
+    batch_size: int = within(64, 16, 256)
+    epochs: int = within(20, 1, 100)
+    base_learning_rate: float = within(0.02, 1e-4, 1.0)
+    momentum: float = within(0.9, 0.0, 0.999)
+    weight_decay: float = within(5e-4, 0.0, 0.1)
+    warmup_share: float = within(0.3, 0.0, 0.9)
+    base_ema_decay: float = within(0.97, 0.0, 0.9999)
     precision: str = PRECISIONS[0]
-
-    def __post_init__(self) -> None:
-        checked({name: getattr(self, name) for name in LIMITS}, LIMITS, reference="digits")
 
     @property
     def learning_rate(self) -> float:
@@ -78,10 +65,7 @@ class DigitsConfig:
         return math.pow(self.base_ema_decay, self.batch_size / BASE_BATCH_SIZE)
 
 
-def configure(hyperparameters: Mapping[str, float]) -> DigitsConfig:
-    """Make a configuration from plain numbers. Raises HyperparameterError naming the field."""
-    settings = checked(hyperparameters, LIMITS, reference="digits")
-    return DigitsConfig(**settings)  # type: ignore[arg-type]  # whole numbers came back as int
+configure = DigitsConfig.configure
 
 
 def train(
@@ -101,14 +85,14 @@ def train(
     model = build_model().to(device)
     arithmetic = Arithmetic(config.precision, device)
     yield Phase.WARMUP
-    warm_up(deepcopy(model), config, device)
+    warm_up(config, device)
     synchronise(device)
     yield Phase.DATA
     train_x, train_y, test_x, test_y = (part.to(device) for part in load_split())
     synchronise(device)
     yield Phase.TRAIN
     averaged = deepcopy(model).requires_grad_(False)
-    optimiser = make_optimiser(model, config)
+    optimiser = make_sgd(model, config)
     rate_at = partial(linear_rate, peak_share=config.warmup_share, peak=config.learning_rate)
     order = torch.Generator().manual_seed(seed)
     steps_per_epoch = len(train_x) // config.batch_size
@@ -148,35 +132,17 @@ def build_model() -> nn.Sequential:
     )
 
 
-def make_optimiser(model: nn.Module, config: DigitsConfig) -> torch.optim.SGD:
-    """SGD with Nesterov momentum. The rate is set before each step."""
-    return torch.optim.SGD(
-        model.parameters(),
-        lr=config.learning_rate,
-        momentum=config.momentum,
-        weight_decay=config.weight_decay,
-        nesterov=config.momentum > 0,
-    )
-
-
-def warm_up(model: nn.Module, config: DigitsConfig, device: str) -> None:
-    """Run one step and one evaluation of a copy of the model on meaningless data, off the clock.
+def warm_up(config: DigitsConfig, device: str) -> None:
+    """Run one step and one evaluation of another model on meaningless data, off the clock.
 
     A process's first optimiser imports for about a second, and the kernels' library plans the first
     batch of a new size. An allocation of 28 MB, given back, makes the allocator keep the memory of
     an evaluation for the next.
     """
-    noise = torch.Generator().manual_seed(0)
-    x = torch.randn(config.batch_size, 1, 8, 8, generator=noise).to(device)
-    y = torch.randint(10, (config.batch_size,), generator=noise).to(device)
-    averaged = deepcopy(model).requires_grad_(False)
-    optimiser, arithmetic = make_optimiser(model, config), Arithmetic(config.precision, device)
-    train_step(model, optimiser, x, y, arithmetic, rate=config.learning_rate)
-    average(averaged, model, decay=config.ema_decay)
+    made = synthetic(config, device)
+    made.train_step()
     torch.zeros(7 << 20)
-    x = torch.randn(TEST_ITEMS, 1, 8, 8, generator=noise).to(device)
-    y = torch.randint(10, (TEST_ITEMS,), generator=noise).to(device)
-    accuracy_percent(averaged, x, y)
+    made.infer()
 
 
 def synthetic(config: DigitsConfig, device: str) -> Synthetic:
@@ -187,22 +153,18 @@ def synthetic(config: DigitsConfig, device: str) -> Synthetic:
     test_x = torch.randn(TEST_ITEMS, 1, 8, 8, generator=noise).to(device)
     model = build_model().to(device)
     averaged = deepcopy(model).requires_grad_(False)
-    optimiser, arithmetic = make_optimiser(model, config), Arithmetic(config.precision, device)
+    optimiser, arithmetic = make_sgd(model, config), Arithmetic(config.precision, device)
 
     def step() -> None:
         train_step(model, optimiser, x, y, arithmetic, rate=config.learning_rate)
         average(averaged, model, decay=config.ema_decay)
-
-    def infer() -> Tensor:
-        with torch.no_grad():
-            return averaged(test_x).argmax(1)
 
     return Synthetic(
         batch_size=config.batch_size,
         steps_per_epoch=TRAIN_ITEMS // config.batch_size,
         train_step=step,
         inference_items=TEST_ITEMS,
-        infer=infer,
+        infer=torch.no_grad()(lambda: averaged(test_x).argmax(1)),
     )
 
 

@@ -170,16 +170,11 @@ def join(device: str) -> World:
         check_device(own)
         torch.cuda.set_device(own)
     if not dist.is_initialized():
-        _init_process_group(own)
+        if own.startswith("cuda"):  # NCCL connects at once if given the device, else on the clock.
+            dist.init_process_group("nccl", device_id=torch.device(own))
+        else:
+            dist.init_process_group("gloo")
     return World(rank=dist.get_rank(), size=dist.get_world_size(), device=own)
-
-
-def _init_process_group(device: str) -> None:
-    """Meet the others. NCCL connects at once if given the device, else on the clock."""
-    if device.startswith("cuda"):
-        dist.init_process_group("nccl", device_id=torch.device(device))
-    else:
-        dist.init_process_group("gloo")
 
 
 def alone(device: str) -> World:

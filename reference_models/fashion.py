@@ -13,7 +13,7 @@ epoch. All images stay on the device as bytes. On a GPU bf16 and compile = 1, wh
 network, are meant to help: neither was run on one.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
@@ -27,8 +27,8 @@ from reference_models import Measurement, Synthetic
 from reference_models.arithmetic import Arithmetic
 from reference_models.data import NEEDS, read_whole, sha256_of_list
 from reference_models.distributed import join, synchronise
-from reference_models.hyperparameters import Limit, checked
-from reference_models.training import check_loss, linear_rate, train_step
+from reference_models.hyperparameters import Hyperparameters, within
+from reference_models.training import check_loss, linear_rate, make_sgd, train_step
 
 DATA_SET_SHA256 = sha256_of_list(NEEDS["fashion"])
 TRAIN_ITEMS, TEST_ITEMS, PIXELS, CLASSES = 60_000, 10_000, 28, 10
@@ -37,33 +37,20 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp16")
 BASE_BATCH_SIZE = 256  # the learning rate is stated at this batch size and scales with it
 EVALUATION_BATCH = 1000
 
-# benchmarks/fashion.toml states the same limits
-LIMITS = {
-    "batch_size": Limit(32, 2048, whole=True),
-    "epochs": Limit(1, 100, whole=True),
-    "base_learning_rate": Limit(1e-4, 5.0),
-    "momentum": Limit(0.0, 0.999),
-    "weight_decay": Limit(0.0, 0.1),
-    "warmup_share": Limit(0.0, 0.9),
-    "compile": Limit(0, 1, whole=True),
-}
-
 
 @dataclass(frozen=True)
-class FashionConfig:
+class FashionConfig(Hyperparameters):
     """Hyperparameters of a run. The learning rate follows the batch size."""
 
-    batch_size: int = 256
-    epochs: int = 4
-    base_learning_rate: float = 0.4
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
-    warmup_share: float = 0.25
-    compile: int = 0
+    reference = "fashion"
+    batch_size: int = within(256, 32, 2048)
+    epochs: int = within(4, 1, 100)
+    base_learning_rate: float = within(0.4, 1e-4, 5.0)
+    momentum: float = within(0.9, 0.0, 0.999)
+    weight_decay: float = within(5e-4, 0.0, 0.1)
+    warmup_share: float = within(0.25, 0.0, 0.9)
+    compile: int = within(0, 0, 1)
     precision: str = PRECISIONS[0]
-
-    def __post_init__(self) -> None:
-        checked({name: getattr(self, name) for name in LIMITS}, LIMITS, reference="fashion")
 
     @property
     def learning_rate(self) -> float:
@@ -71,10 +58,7 @@ class FashionConfig:
         return self.base_learning_rate * self.batch_size / BASE_BATCH_SIZE
 
 
-def configure(hyperparameters: Mapping[str, float]) -> FashionConfig:
-    """Make a configuration from plain numbers. Raises HyperparameterError naming the field."""
-    settings = checked(hyperparameters, LIMITS, reference="fashion")
-    return FashionConfig(**settings)  # type: ignore[arg-type]  # whole numbers came back as int
+configure = FashionConfig.configure
 
 
 def train(
@@ -101,7 +85,7 @@ def train(
     images = torch.cat((train_x, train_x.flip(3)))  # (2 N, 1, 28, 28), the second half mirrored
     synchronise(device)
     yield Phase.TRAIN
-    optimiser = make_optimiser(model, config)
+    optimiser = make_sgd(model, config)
     rate_at = partial(linear_rate, peak_share=config.warmup_share, peak=config.learning_rate)
     draws = torch.Generator().manual_seed(seed)
     mirrored = torch.rand(len(train_x), generator=draws) < 0.5
@@ -152,17 +136,6 @@ def layer(
     ]
 
 
-def make_optimiser(model: nn.Module, config: FashionConfig) -> torch.optim.SGD:
-    """SGD with Nesterov momentum. The rate is set before each step."""
-    return torch.optim.SGD(
-        model.parameters(),
-        lr=config.learning_rate,
-        momentum=config.momentum,
-        weight_decay=config.weight_decay,
-        nesterov=config.momentum > 0,
-    )
-
-
 def warm_up(model: nn.Module, config: FashionConfig, device: str) -> None:
     """Run two steps and one evaluation on meaningless images, and put the weights back.
 
@@ -170,7 +143,7 @@ def warm_up(model: nn.Module, config: FashionConfig, device: str) -> None:
     batch of a new size, and a compiled model is compiled.
     """
     before = deepcopy(model.state_dict())
-    optimiser, arithmetic = make_optimiser(model, config), Arithmetic(config.precision, device)
+    optimiser, arithmetic = make_sgd(model, config), Arithmetic(config.precision, device)
     x, y = made_up(config.batch_size, device)
     for _ in range(2):
         train_step(model, optimiser, normalised(x), y, arithmetic, rate=config.learning_rate)
@@ -189,25 +162,18 @@ def synthetic(config: FashionConfig, device: str) -> Synthetic:
     """Return one step, and one inference of an evaluation batch, on noise."""
     model = build_model().to(device, memory_format=torch.channels_last)
     evaluated = deepcopy(model).eval()
-    optimiser, arithmetic = make_optimiser(model, config), Arithmetic(config.precision, device)
+    optimiser, arithmetic = make_sgd(model, config), Arithmetic(config.precision, device)
     trained = torch.compile(model) if config.compile else model
     x, y = made_up(config.batch_size, device)
     test_x, _ = made_up(EVALUATION_BATCH, device)
 
-    def step() -> Tensor:
-        rate = config.learning_rate
-        return train_step(trained, optimiser, normalised(x), y, arithmetic, rate=rate)
-
-    def infer() -> Tensor:
-        with torch.no_grad():
-            return evaluated(normalised(test_x)).argmax(1)
-
+    rate = config.learning_rate
     return Synthetic(
         batch_size=config.batch_size,
         steps_per_epoch=TRAIN_ITEMS // config.batch_size,
-        train_step=step,
+        train_step=lambda: train_step(trained, optimiser, normalised(x), y, arithmetic, rate=rate),
         inference_items=EVALUATION_BATCH,
-        infer=infer,
+        infer=torch.no_grad()(lambda: evaluated(normalised(test_x)).argmax(1)),
     )
 
 

@@ -15,7 +15,7 @@ the first nine tenths. All runs stop after the same number of epochs: their mean
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ from reference_models import Measurement, Synthetic
 from reference_models.arithmetic import Arithmetic
 from reference_models.distributed import World, alone, join, synchronise
 from reference_models.grammar_corpus import CORPUS_SHA256, read_corpus
-from reference_models.hyperparameters import Limit, checked
+from reference_models.hyperparameters import Hyperparameters, within
 from reference_models.training import check_loss, cosine_rate, set_rate
 
 DATA_SET_SHA256 = CORPUS_SHA256
@@ -42,31 +42,19 @@ BASE_BATCH_SIZE = 32  # the learning rate is stated at this batch size and scale
 FINAL_RATE_SHARE = 0.1
 BETAS = (0.9, 0.95)
 
-# benchmarks/grammar.toml states the same limits
-LIMITS = {
-    "batch_size": Limit(8, 256, whole=True),
-    "epochs": Limit(1, 400, whole=True),
-    "base_learning_rate": Limit(1e-5, 0.1),
-    "weight_decay": Limit(0.0, 1.0),
-    "warmup_share": Limit(0.0, 0.9),
-    "gradient_clip": Limit(0.01, 100.0),
-}
-
 
 @dataclass(frozen=True)
-class GrammarConfig:
+class GrammarConfig(Hyperparameters):
     """Hyperparameters of a run. The rate follows the batch size unless told otherwise."""
 
-    batch_size: int = 32
-    epochs: int = 40
-    base_learning_rate: float = 3e-3
-    weight_decay: float = 0.1
-    warmup_share: float = 0.1
-    gradient_clip: float = 1.0
+    reference = "grammar"
+    batch_size: int = within(32, 8, 256)
+    epochs: int = within(40, 1, 400)
+    base_learning_rate: float = within(3e-3, 1e-5, 0.1)
+    weight_decay: float = within(0.1, 0.0, 1.0)
+    warmup_share: float = within(0.1, 0.0, 0.9)
+    gradient_clip: float = within(1.0, 0.01, 100.0)
     precision: str = PRECISIONS[0]
-
-    def __post_init__(self) -> None:
-        checked({name: getattr(self, name) for name in LIMITS}, LIMITS, reference="grammar")
 
     @property
     def learning_rate(self) -> float:
@@ -79,10 +67,7 @@ class GrammarConfig:
         return WINDOWS_PER_EPOCH // self.batch_size
 
 
-def configure(hyperparameters: Mapping[str, float]) -> GrammarConfig:
-    """Make a configuration from plain numbers. Raises HyperparameterError naming the field."""
-    settings = checked(hyperparameters, LIMITS, reference="grammar")
-    return GrammarConfig(**settings)  # type: ignore[arg-type] # whole numbers came back as int
+configure = GrammarConfig.configure
 
 
 def train(
@@ -221,20 +206,14 @@ def synthetic(config: GrammarConfig, device: str) -> Synthetic:
     arithmetic = Arithmetic(config.precision, device)
     rate, clip = config.learning_rate, config.gradient_clip
 
-    def step() -> Tensor:
-        return train_step(model, optimiser, windows, arithmetic, rate=rate, clip=clip, world=world)
-
-    def infer() -> Tensor:
-        with torch.no_grad():
-            logits: Tensor = model(tests)
-            return logits
-
     return Synthetic(
         batch_size=config.batch_size,
         steps_per_epoch=config.steps_per_epoch,
-        train_step=step,
+        train_step=lambda: train_step(
+            model, optimiser, windows, arithmetic, rate=rate, clip=clip, world=world
+        ),
         inference_items=TEST_WINDOWS,
-        infer=infer,
+        infer=torch.no_grad()(lambda: model(tests)),
     )
 
 

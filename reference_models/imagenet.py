@@ -12,25 +12,19 @@ set, each process on its part. The size schedule and the small learning rate per
 practice in published fast ResNet-50 trainings of 16 to 18 epochs.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from finishline.rules.run import Phase
-from reference_models import (
-    HyperparameterError,
-    Measurement,
-    Synthetic,
-)
+from reference_models import HyperparameterError, Measurement, Synthetic
 from reference_models.distributed import EXCHANGE, World, alone, join, synchronise
-from reference_models.hyperparameters import Limit, checked
+from reference_models.hyperparameters import Hyperparameters, within
 from reference_models.imagenet_files import (
     CLASSES,
     TRAINING_PICTURES,
@@ -49,46 +43,31 @@ BASE_BATCH_SIZE = 256  # the learning rate is stated at this batch size and scal
 PIXELS_STEP = 32
 GROWTH_SHARE = 0.8  # of the epochs: from then on pictures have their full size
 
-# benchmarks/imagenet.toml states the same limits
-LIMITS = {
-    "batch_size": Limit(2, 65536, whole=True),
-    "epochs": Limit(1, 200, whole=True),
-    "base_learning_rate": Limit(1e-4, 5.0),
-    "momentum": Limit(0.0, 0.999),
-    "weight_decay": Limit(0.0, 0.01),
-    "label_smoothing": Limit(0.0, 0.5),
-    "peak_share": Limit(0.0, 0.9),
-    "smallest_pixels": Limit(32, 512, whole=True),
-    "largest_pixels": Limit(32, 512, whole=True),
-    "evaluation_pixels": Limit(32, 512, whole=True),
-    "loader_processes": Limit(0, 64, whole=True),
-    "compile": Limit(0, 1, whole=True),
-}
-
 
 @dataclass(frozen=True)
-class ImagenetConfig:
+class ImagenetConfig(Hyperparameters):
     """Hyperparameters of a run. The learning rate follows the batch size.
 
     `peak_share` is where in the run the learning rate peaks. `loader_processes` decode pictures for
     each training process, with equal results.
     """
 
-    batch_size: int = 1024
-    epochs: int = 18
-    base_learning_rate: float = 0.5
-    momentum: float = 0.9
-    weight_decay: float = 5e-5
-    label_smoothing: float = 0.1
-    peak_share: float = 0.1
-    smallest_pixels: int = 128
-    largest_pixels: int = 224
-    evaluation_pixels: int = 224
-    loader_processes: int = 8
-    compile: int = 0
+    reference = "imagenet"
+    batch_size: int = within(1024, 2, 65536)
+    epochs: int = within(18, 1, 200)
+    base_learning_rate: float = within(0.5, 1e-4, 5.0)
+    momentum: float = within(0.9, 0.0, 0.999)
+    weight_decay: float = within(5e-5, 0.0, 0.01)
+    label_smoothing: float = within(0.1, 0.0, 0.5)
+    peak_share: float = within(0.1, 0.0, 0.9)
+    smallest_pixels: int = within(128, 32, 512)
+    largest_pixels: int = within(224, 32, 512)
+    evaluation_pixels: int = within(224, 32, 512)
+    loader_processes: int = within(8, 0, 64)
+    compile: int = within(0, 0, 1)
 
     def __post_init__(self) -> None:
-        checked(asdict(self), LIMITS, reference="imagenet")
+        super().__post_init__()
         if self.smallest_pixels > self.largest_pixels:
             raise HyperparameterError(
                 f"got {self.smallest_pixels}",
@@ -109,9 +88,7 @@ class ImagenetConfig:
         return min(self.largest_pixels, max(self.smallest_pixels, rounded))
 
 
-def configure(hyperparameters: Mapping[str, float]) -> ImagenetConfig:
-    """Make a configuration from plain numbers. Raises HyperparameterError naming the field."""
-    return ImagenetConfig(**checked(hyperparameters, LIMITS, reference="imagenet"))  # type: ignore[arg-type]
+configure = ImagenetConfig.configure
 
 
 def train(
@@ -218,7 +195,7 @@ def train_step(
 ) -> Tensor:
     """Take one step at the given learning rate. The loss stays on the device."""
     set_rate(optimiser, rate)
-    with lower_precision(x.device.type):
+    with lower_precision(x.device):
         outputs = stepping(scaled(x))
         loss = nn.functional.cross_entropy(outputs, y, label_smoothing=config.label_smoothing)
     loss.backward()
@@ -227,12 +204,9 @@ def train_step(
     return loss.detach()
 
 
-def lower_precision(device_type: str) -> AbstractContextManager[Any]:
+def lower_precision(device: torch.device) -> torch.autocast:
     """bfloat16 for operations safe in it on a GPU. Single precision on a CPU."""
-    if device_type != "cuda":
-        return nullcontext()
-    context: AbstractContextManager[Any] = torch.autocast("cuda", dtype=torch.bfloat16)
-    return context
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda")
 
 
 def scaled(x: Tensor) -> Tensor:
@@ -280,7 +254,7 @@ def top5_percent(
     correct = torch.zeros((), dtype=torch.long, device=world.device)
     mine = torch.arange(world.rank, len(validation), world.size)
     part = max(1, config.batch_size // world.size)
-    with torch.no_grad(), lower_precision(torch.device(world.device).type):
+    with torch.no_grad(), lower_precision(torch.device(world.device)):
         for x, y in loaded(validation, mine, config, world, batch_size=part, crop_pixels=None):
             correct += top5_count(model(scaled(x)), y)
     return float(100 * world.total(correct).item() / len(validation))
@@ -310,7 +284,7 @@ def synthetic(config: ImagenetConfig, device: str) -> Synthetic:
     stepping.train()
 
     def infer() -> Tensor:
-        with torch.no_grad(), lower_precision(torch.device(device).type):
+        with torch.no_grad(), lower_precision(torch.device(device)):
             logits: Tensor = evaluated(scaled(tests))
             return logits
 
@@ -336,6 +310,6 @@ def warm_up(model: nn.Module, stepping: nn.Module, config: ImagenetConfig, world
         stepping.train()
         train_step(stepping, optimiser, x.to(world.device), y, config, rate=0.0)
     model.eval()
-    with torch.no_grad(), lower_precision(torch.device(world.device).type):
+    with torch.no_grad(), lower_precision(torch.device(world.device)):
         top5_count(model(scaled(x.to(world.device))), y)
     model.load_state_dict(before)

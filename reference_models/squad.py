@@ -18,7 +18,7 @@ questions alone, which is not expected to reach the target.
 import math
 from collections.abc import Container, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -30,7 +30,7 @@ from finishline.rules.run import Phase
 from reference_models import DataSetError, Measurement, Synthetic
 from reference_models.data import NEEDS, read_whole, sha256_of_list
 from reference_models.distributed import World, alone, join, synchronise
-from reference_models.hyperparameters import Limit, checked
+from reference_models.hyperparameters import Hyperparameters, within
 from reference_models.squad_files import read_questions
 from reference_models.squad_metric import f1_score, mean_over_questions
 from reference_models.squad_text import (
@@ -55,42 +55,24 @@ TRAIN_QUESTIONS = 87_599  # of SQuAD v1.1. Those with an answer beyond a cut con
 MADE_UP_WORDS = 50_000  # a vocabulary of the size that the training questions have
 GLOVE_FILE = "glove.6B.100d.txt"
 
-# benchmarks/squad.toml states the same limits
-LIMITS = {
-    "batch_size": Limit(1, 512, whole=True),
-    "epochs": Limit(1, 100, whole=True),
-    "learning_rate": Limit(1e-5, 0.1),
-    "width": Limit(8, 512, whole=True),
-    "dropout": Limit(0.0, 0.8),
-    "warmup_share": Limit(0.0, 0.9),
-    "ema_decay": Limit(0.0, 0.9999),
-    "longest_context": Limit(20, 1000, whole=True),
-    "pretrained_vectors": Limit(0, 1, whole=True),
-}
-
 
 @dataclass(frozen=True)
-class SquadConfig:
+class SquadConfig(Hyperparameters):
     """Hyperparameters of a run. `longest_context` (words) holds in training only."""
 
-    batch_size: int = 64
-    epochs: int = 12
-    learning_rate: float = 1e-3
-    width: int = 100
-    dropout: float = 0.2
-    warmup_share: float = 0.05
-    ema_decay: float = 0.999
-    longest_context: int = 400
-    pretrained_vectors: int = 1
-
-    def __post_init__(self) -> None:
-        checked(asdict(self), LIMITS, reference="squad")
+    reference = "squad"
+    batch_size: int = within(64, 1, 512)
+    epochs: int = within(12, 1, 100)
+    learning_rate: float = within(1e-3, 1e-5, 0.1)
+    width: int = within(100, 8, 512)
+    dropout: float = within(0.2, 0.0, 0.8)
+    warmup_share: float = within(0.05, 0.0, 0.9)
+    ema_decay: float = within(0.999, 0.0, 0.9999)
+    longest_context: int = within(400, 20, 1000)
+    pretrained_vectors: int = within(1, 0, 1)
 
 
-def configure(hyperparameters: Mapping[str, float]) -> SquadConfig:
-    """Make a configuration from plain numbers. Raises HyperparameterError naming the field."""
-    settings = checked(hyperparameters, LIMITS, reference="squad")
-    return SquadConfig(**settings)  # type: ignore[arg-type]  # whole numbers came back as int
+configure = SquadConfig.configure
 
 
 def train(
@@ -130,7 +112,8 @@ def train(
         synchronise(world.device)
         yield Phase.EVAL
         check_loss(world.mean(loss).item(), epoch=epoch)
-        quality = f1_of(averaged, tests, world.device)
+        answers = predict(averaged, tests, world.device)
+        quality = mean_over_questions(f1_score, answers, tests.golds())
         yield Measurement(epoch=epoch, samples=step * config.batch_size, quality=quality)
         if epoch < config.epochs:
             yield Phase.TRAIN
@@ -269,11 +252,6 @@ def train_step(
     return loss.detach()
 
 
-def f1_of(model: nn.Module, tests: Encoded, device: str) -> float:
-    """F1 over all questions, as a fraction."""
-    return mean_over_questions(f1_score, predict(model, tests, device), tests.golds())
-
-
 def predict(model: nn.Module, tests: Encoded, device: str) -> dict[str, str]:
     """Return the answer to each question. Questions of like length go together, to pad less."""
     ordered = sorted(tests.examples, key=lambda example: len(example.context_words))
@@ -365,16 +343,12 @@ def synthetic(config: SquadConfig, device: str) -> Synthetic:
         average(averaged, model, decay=config.ema_decay)
         return loss
 
-    def infer() -> Tensor:
-        with torch.no_grad():
-            return best_spans(*averaged(tests.context, tests.question))
-
     return Synthetic(
         batch_size=config.batch_size,
         steps_per_epoch=max(1, TRAIN_QUESTIONS // config.batch_size),
         train_step=step,
         inference_items=EVALUATION_BATCH,
-        infer=infer,
+        infer=torch.no_grad()(lambda: best_spans(*averaged(tests.context, tests.question))),
     )
 
 

@@ -7,23 +7,18 @@ writes the benchmark's file and names this reference in it.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 from finishline.rules.run import Phase
-from reference_models import DataSetError, Measurement, Synthetic
+from reference_models import DataSetError, Measurement
 from reference_models.grammar import PRECISIONS as PRECISIONS
 from reference_models.grammar import GrammarConfig, train_on
-from reference_models.grammar import configure as configure_grammar
-from reference_models.grammar import synthetic as grammar_synthetic
+from reference_models.grammar import configure as configure
+from reference_models.grammar import synthetic as synthetic
 
 DATA_SET_SHA256 = None
 FEWEST_BYTES = 100_000
-
-
-def configure(hyperparameters: Mapping[str, float]) -> GrammarConfig:
-    """Make a configuration from plain numbers. Raises HyperparameterError naming the field."""
-    return configure_grammar(hyperparameters)
 
 
 def train(
@@ -31,11 +26,6 @@ def train(
 ) -> Iterator[Phase | Measurement]:
     """Train on the corpus file, one measurement after each epoch. Raises DataSetError."""
     return train_on(lambda: read_corpus_file(data_dir), config, seed=seed, device=device)
-
-
-def synthetic(config: GrammarConfig, device: str) -> Synthetic:
-    """Return the grammar reference's step and inference on made-up bytes."""
-    return grammar_synthetic(config, device)
 
 
 def read_corpus_file(data_dir: Path) -> bytes:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from itertools import chain
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +34,17 @@ def train_step(
         world.average_gradients(model.parameters())
     arithmetic.step(optimiser)
     return loss.detach()
+
+
+def make_sgd(model: nn.Module, config: Any) -> torch.optim.SGD:
+    """Make SGD with Nesterov momentum from the fields of a configuration. Steps set the rate."""
+    return torch.optim.SGD(
+        model.parameters(),
+        lr=config.learning_rate,
+        momentum=config.momentum,
+        weight_decay=config.weight_decay,
+        nesterov=config.momentum > 0,
+    )
 
 
 def linear_rate(step: int, steps: int, *, peak_share: float, peak: float) -> float:

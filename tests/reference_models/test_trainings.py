@@ -133,7 +133,8 @@ def test_benchmark_file_states_limits_defaults_and_data_of_the_reference(name):
         for field, item in benchmark.hyperparameters.items()
     }
     limits = {
-        field: (limit.minimum, limit.maximum, limit.whole) for field, limit in module.LIMITS.items()
+        field: (limit.minimum, limit.maximum, limit.whole)
+        for field, limit in module.configure({}).limits().items()
     }
     assert stated == limits
     assert module.configure(benchmark.defaults()) == module.configure({})
