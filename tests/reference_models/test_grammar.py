@@ -22,6 +22,7 @@ from reference_models import (
     text,
 )
 from tests.support.curves import curve
+from tests.support.grammar_entropy import entropy_nats_per_byte, nats_of_bytes
 
 BENCHMARK = load_benchmark(Path(__file__).parents[2] / "benchmarks" / "grammar.toml")
 
@@ -164,17 +165,17 @@ def test_information_of_a_text_is_that_of_its_choices():
         place = choice.tokens.index(token)
         nats -= math.log(choice.weights[place] / sum(choice.weights))
         rest, state = rest[len(token) :], choice.following[place]
-    assert grammar_corpus.nats_of_bytes(sentence).sum() == pytest.approx(nats)
+    assert nats_of_bytes(sentence).sum() == pytest.approx(nats)
 
 
 def test_every_next_byte_has_a_probability_and_they_sum_to_one():
     total = 0.0
     for byte in range(256):
         with suppress(ValueError):
-            total += math.exp(-grammar_corpus.nats_of_bytes(b"the ratomo f" + bytes([byte]))[-1])
+            total += math.exp(-nats_of_bytes(b"the ratomo f" + bytes([byte]))[-1])
     assert total == pytest.approx(1)
     with pytest.raises(ValueError, match="byte 4: the grammar has no"):
-        grammar_corpus.nats_of_bytes(b"the qualm")
+        nats_of_bytes(b"the qualm")
 
 
 def test_a_corpus_of_other_bytes_is_refused_by_its_hash(monkeypatch):
@@ -185,10 +186,10 @@ def test_a_corpus_of_other_bytes_is_refused_by_its_hash(monkeypatch):
 
 def test_the_floor_of_the_benchmark_is_just_below_what_the_test_windows_hold(benchmark):
     """The windows as the benchmark's file words it: 256 of 64 bytes, evenly over the last tenth."""
-    nats = grammar_corpus.nats_of_bytes(grammar_corpus.make_corpus())
+    nats = nats_of_bytes(grammar_corpus.make_corpus())
     tests = nats[900_000:]
     starts = [i * (len(tests) - 65) // 255 for i in range(256)]
     held = float(np.mean([tests[s + 1 : s + 65].mean() for s in starts]))
-    rate = grammar_corpus.entropy_nats_per_byte()
+    rate = entropy_nats_per_byte()
     assert (round(held, 4), round(rate, 4)) == (0.5448, 0.5475)
     assert 0 < min(held, rate) - benchmark.target.floor < 0.01
