@@ -58,7 +58,7 @@ class Entries:
     ) -> ReplayRun:
         """Train run `index` in its own sandbox, and leave no process. A failure is a value."""
         training = self.job.trainings[index]
-        announcer.run_started(index)
+        announcer.announce(index, "run_started")
         factors = {
             name: bool(training.settings.get(name, usual))
             for name, usual in self.grant.packages[training.package].factors.items()
@@ -72,19 +72,23 @@ class Entries:
                 target=self.job.target,
                 factors=factors,
                 control=training.is_control,
-                on_start=lambda ledger: announcer.phase(index, "train", seconds=0.0, ledger=ledger),
-                on_ask=lambda ask: announcer.evaluation(index, evaluation_of(ask)),
+                on_start=lambda ledger: announcer.announce(
+                    index, "phase", phase="train", seconds=0.0, ledger=asdict(ledger)
+                ),
+                on_ask=lambda ask: announcer.announce(
+                    index, "evaluation", **asdict(evaluation_of(ask))
+                ),
                 stop=lambda: stop() is not None,
             )
         except (BoxUnavailableError, TaskError, PackageMissingError) as error:
             result = RaceResult("failed", (), Ledger(), code="box_unavailable", message=str(error))
         run = run_of(result, index=index, seed=training.seed, reason=stop())
-        announcer.run_finished(
+        announcer.announce(
             index,
-            run.status,
+            "run_finished",
+            status=run.status,
             seconds=result.seconds,
-            ledger=result.ledger,
-            cpu_seconds=None,
+            ledger=run.ledger,
             failure=run.failure,
         )
         return run

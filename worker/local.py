@@ -12,7 +12,7 @@ import secrets
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -28,7 +28,6 @@ from finishline.rules.run import Evaluation, Ledger, Run
 from finishline.rules.submissions.claim import check_precision, check_settings, reference_of
 from finishline.rules.verification.job import target_spec
 from finishline.rules.verification.messages import (
-    ReplayEvent,
     ReplayJob,
     ReplayRun,
     Training,
@@ -37,7 +36,7 @@ from finishline.rules.verification.messages import (
 from reference_models.data import require_data
 from reference_models.precision import require_precision
 from worker.child_process import Host
-from worker.machine.probe import probe
+from worker.machine.probe import node_of, probe
 from worker.outbox import Announcer
 from worker.stopwatch import write_run_log
 from worker.training import train_run
@@ -92,7 +91,7 @@ def run_locally(chosen: Chosen, job: ReplayJob) -> int:
         threads=chosen.host.threads,
         device=chosen.host.device,
     )
-    announcer = Announcer(print_event)
+    announcer = Announcer(lambda event: print(orjson.dumps(event).decode(), flush=True))
     for index in range(chosen.runs):
         started_at_ms = time.time_ns() // 1_000_000
         run = train_run(job, index, host=chosen.host, announcer=announcer, stop=lambda: None)
@@ -181,14 +180,9 @@ def submission(chosen: Chosen, system: WorkerSystem, job: ReplayJob) -> dict[str
         "division": chosen.division,
         "model": f"{chosen.benchmark.title} reference",
         "framework": f"torch {version('torch')}",
-        "system": {
-            "name": system.worker,
+        "system": asdict(node_of(system))
+        | {
             "hardware_class": system.hardware_class,
-            "processor": system.processor,
-            "processor_count": system.processor_count,
-            "memory_gib": system.memory_gib,
-            "accelerator": system.accelerator,
-            "accelerator_count": system.accelerator_count,
             "price_usd_per_hour": None,
             "price_source": None,
         },
@@ -202,11 +196,6 @@ def submission(chosen: Chosen, system: WorkerSystem, job: ReplayJob) -> dict[str
 
 def log_name(index: int) -> str:
     return f"run_{index}.log"
-
-
-def print_event(event: ReplayEvent) -> None:
-    sys.stdout.write(orjson.dumps(event).decode() + "\n")
-    sys.stdout.flush()
 
 
 def read_arguments(arguments: Sequence[str] | None = None) -> Chosen:

@@ -11,20 +11,15 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict
 from typing import Any, Literal, Self
 
 from finishline.client.transport import FinishlineError
 from finishline.periodic import PeriodicThread
-from finishline.rules.run import Ledger
 from finishline.rules.verification.messages import (
     BatchAnswer,
     EvaluationBatch,
     EventKind,
-    Failure,
-    ReplayEvaluation,
     ReplayEvent,
-    RunStatus,
 )
 from finishline.rules.verification.report_check import PREPARATION
 
@@ -46,37 +41,8 @@ class Announcer:
         self._sink = sink
         self._numbers = itertools.count()
 
-    def run_started(self, run: int) -> None:
-        self._emit(run, "run_started")
-
-    def phase(self, run: int, phase: str, *, seconds: float | None, ledger: Ledger) -> None:
-        """Enter a phase: the run's time belongs to it from here on."""
-        self._emit(run, "phase", phase=phase, seconds=seconds, ledger=asdict(ledger))
-
-    def evaluation(self, run: int, evaluation: ReplayEvaluation) -> None:
-        self._emit(run, "evaluation", **asdict(evaluation))
-
-    def run_finished(
-        self,
-        run: int,
-        status: RunStatus,
-        *,
-        seconds: float | None,
-        ledger: Ledger,
-        cpu_seconds: float | None,
-        failure: Failure | None,
-    ) -> None:
-        self._emit(
-            run,
-            "run_finished",
-            status=status,
-            seconds=seconds,
-            ledger=asdict(ledger),
-            cpu_seconds=cpu_seconds,
-            failure=failure,
-        )
-
-    def _emit(self, run: int, kind: EventKind, **facts: Any) -> None:
+    def announce(self, run: int, kind: EventKind, **facts: Any) -> None:
+        """Tell an event of a run, with the facts of its kind."""
         self._sink(ReplayEvent(sequence=next(self._numbers), run=run, kind=kind, **facts))
 
 

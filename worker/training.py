@@ -52,7 +52,7 @@ class RunRecorder:
         self._child_span: tuple[float, float] | None = None  # clock: (start, last)
         self._cpu_span: tuple[float, float] | None = None
         self._last_at = at
-        announcer.run_started(index)
+        announcer.announce(index, "run_started")
 
     def processor_share(self, *, least_seconds: float) -> float | None:
         """Return processor seconds for each second of the clock so far, None in `least_seconds`."""
@@ -93,14 +93,15 @@ class RunRecorder:
         if self.status in ("reached", "not_reached"):
             self._compare_clocks(parent_seconds, child_seconds)
         status = self.status or "failed"
-        seconds = self._seconds()
         samples = self.evaluations[-1].samples if self.evaluations else 0
         cpu_seconds = self._cpu_span[1] - self._cpu_span[0] if self._cpu_span else None
-        self._announcer.run_finished(
+        ledger = asdict(self._watch.ledger)
+        self._announcer.announce(
             self.index,
-            status,
-            seconds=seconds,
-            ledger=self._watch.ledger,
+            "run_finished",
+            status=status,
+            seconds=self._seconds(),
+            ledger=ledger,
             cpu_seconds=cpu_seconds,
             failure=self.failure,
         )
@@ -109,7 +110,7 @@ class RunRecorder:
             seed=self.training.seed,
             status=status,
             evaluations=self.evaluations,
-            ledger=asdict(self._watch.ledger),
+            ledger=ledger,
             tta_seconds=self._tta_seconds if status == "reached" else None,
             parent_seconds=parent_seconds,
             child_seconds=child_seconds,
@@ -128,11 +129,12 @@ class RunRecorder:
                     Phase(event["phase"]), on_clock=self._watch.started_at is not None
                 )
                 self._follow_clocks(event, at)
-                self._announcer.phase(
+                self._announcer.announce(
                     self.index,
-                    event["phase"],
+                    "phase",
+                    phase=event["phase"],
                     seconds=self._seconds(),
-                    ledger=self._watch.ledger,
+                    ledger=asdict(self._watch.ledger),
                 )
             case "measurement":
                 self._watch.stamp(at)
@@ -185,7 +187,7 @@ class RunRecorder:
             train_seconds=self._watch.ledger.train,
             how=event.get("communication_how"),
         )
-        self._announcer.evaluation(self.index, evaluation)
+        self._announcer.announce(self.index, "evaluation", **asdict(evaluation))
         qualities = [item.quality for item in self.evaluations]
         if self._tta_seconds is None and is_reached(qualities, self.job.target):
             self._tta_seconds = evaluation.seconds
