@@ -206,6 +206,7 @@ def decode(content: bytes, kind: type[_Message]) -> _Message:
     return TypeAdapter(kind).validate_json(content)
 
 
+@dataclass(eq=False)
 class HelloThread:
     """Says hello at the start, every five seconds, on request, and when the worker stops.
 
@@ -215,36 +216,26 @@ class HelloThread:
     An unreachable server is logged when it goes and when it is back.
     """
 
-    def __init__(
-        self,
-        server: WorkerLink,
-        system: WorkerSystem,
-        state: WorkerState,
-        *,
-        box: BoxWord = NO_BOX,
-        polls: bool = False,
-        every_seconds: float = HELLO_SECONDS,
-        end: Callable[[], object] = end_process,
-    ) -> None:
-        self._server = server
-        self._system = system
-        self._state = state
-        self._box = box
-        self._polls = polls
-        self._paused = False
-        self._end = end
-        self._heard = True
-        self._unconfirmed = False
-        self._thread = PeriodicThread("hello", every_seconds, self._say_again, last_step=True)
+    server: WorkerLink
+    system: WorkerSystem
+    state: WorkerState
+    box: BoxWord = NO_BOX
+    polls: bool = False
+    every_seconds: float = HELLO_SECONDS
+    end: Callable[[], object] = end_process
+
+    def __post_init__(self) -> None:
+        self._heard, self._paused, self._unconfirmed = True, False, False
+        self._thread = PeriodicThread("hello", self.every_seconds, self._say_again, last_step=True)
 
     def __enter__(self) -> Self:
         self._say()
-        if self._state.refused is None:
+        if self.state.refused is None:
             self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._state.stopping = True
+        self.state.stopping = True
         self._thread.stop()
 
     def say_soon(self) -> None:
@@ -253,26 +244,26 @@ class HelloThread:
 
     def _say_again(self) -> None:
         self._say()
-        if self._state.refused is not None and not self._thread.is_stopping:
+        if self.state.refused is not None and not self._thread.is_stopping:
             self._thread.end()
-            self._end()
+            self.end()
 
     def _say(self) -> None:
-        word = self._state.word()
-        hello = WorkerHello(self._system, word, self._box, self._polls, WORKER_PROTOCOL)
+        word = self.state.word()
+        hello = WorkerHello(self.system, word, self.box, self.polls, WORKER_PROTOCOL)
         try:
-            answer = self._server.hello(hello)
+            answer = self.server.hello(hello)
         except (FinishlineError, ValueError) as error:
             ends = f"{str(error).rstrip('.')}. This worker ends"
             if isinstance(error, NotSignedIn | NotAllowed):
-                self._state.refused = (
+                self.state.refused = (
                     f"{ends}; give it a token of role worker in FINISHLINE_WORKER_TOKEN or "
                     "FINISHLINE_WORKER_TOKEN_FILE."
                 )
             elif isinstance(error, FinishlineError) and error.status in (422, 426):
-                self._state.refused = f"{ends}."
-            if self._state.refused is not None:
-                log.error(self._state.refused)
+                self.state.refused = f"{ends}."
+            if self.state.refused is not None:
+                log.error(self.state.refused)
                 return
             if self._heard:
                 log.warning("the sign-on was not heard: %s", error)
@@ -288,11 +279,11 @@ class HelloThread:
         if paused != self._paused:
             log.info("asked to %s%s", answer.order, f": {answer.why}" if answer.why else "")
         self._paused = paused
-        self._state.roof_wanted = answer.roof_wanted
+        self.state.roof_wanted = answer.roof_wanted
         if answer.unconfirmed != self._unconfirmed:
             log.info(
                 "this worker is unconfirmed and is sent nothing; an organiser confirms it with "
-                f"`finishline admin worker set {shlex.quote(self._system.worker)} confirm`"
+                f"`finishline admin worker set {shlex.quote(self.system.worker)} confirm`"
                 if answer.unconfirmed
                 else "an organiser confirmed this worker: it is sent attempts"
             )

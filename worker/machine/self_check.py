@@ -4,7 +4,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, Self, TypeVar
@@ -69,6 +69,7 @@ class Audited:
     work: ModelWork | None = None
 
 
+@dataclass(eq=False)
 class SelfCheck:
     """Measures one thing at a time, only between trainings.
 
@@ -79,43 +80,35 @@ class SelfCheck:
     others.
     """
 
-    def __init__(
-        self,
-        server: WorkerLink,
-        system: WorkerSystem,
-        state: WorkerState,
-        host: Host,
-        *,
-        surroundings: Mapping[str, str | None],
-        extent: Extent = "all",
-        measure: Callable[..., Answer | None] = measure_apart,
-        recheck_seconds: float = RECHECK_SECONDS,
-        quiet_seconds: float = QUIET_SECONDS,
-    ) -> None:
-        self._server = server
-        self._system = system
-        self._state = state
-        self._host = host
-        self._surroundings = dict(surroundings)
-        self._extent = extent
-        self._measure: Measure = partial(measure, stop=lambda: state.stopping)
+    server: WorkerLink
+    system: WorkerSystem
+    state: WorkerState
+    host: Host
+    surroundings: dict[str, str | None]
+    extent: Extent = "all"
+    measure: Callable[..., Answer | None] = measure_apart
+    recheck_seconds: float = RECHECK_SECONDS
+    quiet_seconds: float = QUIET_SECONDS
+
+    def __post_init__(self) -> None:
+        state = self.state
+        self._measure: Measure = partial(self.measure, stop=lambda: state.stopping)
         self._measure_gently: Measure = partial(
-            measure, stop=lambda: state.stopping or state.busy, niceness=19
+            self.measure, stop=lambda: state.stopping or state.busy, niceness=19
         )
-        self._quiet_seconds = quiet_seconds
         self._one_at_a_time = threading.Lock()
         self._is_out = False
         self._after: tuple[float, Checked] | None = None
         self._audits: dict[str, Audited] = {}
         self._start: WorkerProbe | None = None
         self._roof_sent = self._start_sent = False
-        all_of_it = extent == "all"
+        all_of_it = self.extent == "all"
         step = self._look_after if all_of_it else self._measure_in_background
-        seconds = recheck_seconds if all_of_it else LOOK_SECONDS
+        seconds = self.recheck_seconds if all_of_it else LOOK_SECONDS
         self._thread = PeriodicThread("self-check", seconds, step)
 
     def __enter__(self) -> Self:
-        if self._extent != "off":
+        if self.extent != "off":
             self._thread.wake()
             self._thread.start()
         return self
@@ -129,7 +122,7 @@ class SelfCheck:
         The reading after one attempt also serves as the reading before the next, if it is well and
         a few seconds old.
         """
-        if self._extent != "all":
+        if self.extent != "all":
             return Checked()
         with self._one_at_a_time:
             after, self._after = self._after, None
@@ -143,15 +136,15 @@ class SelfCheck:
     def audit(self, job: ReplayJob) -> Audited:
         """Find precision and work of a job's training, once for a reference with its settings."""
         wanted = next((each for each in job.trainings if "profile" in each.measure), None)
-        if self._extent != "all" or wanted is None:
+        if self.extent != "all" or wanted is None:
             return Audited()
         orders = {
             "reference": wanted.package,
             "hyperparameters": wanted.settings,
             "precision": wanted.precision,
-            "device": self._host.device,
-            "data_dir": str(self._host.data_dir),
-            "threads": self._system.threads,
+            "device": self.host.device,
+            "data_dir": str(self.host.data_dir),
+            "threads": self.system.threads,
         }
         key = json.dumps(orders, sort_keys=True)
         if key not in self._audits:
@@ -168,7 +161,7 @@ class SelfCheck:
                 answer = self._tell(self._start)
                 self._start_sent = answer is not None
                 self._note(answer)
-            elif self._is_out and not self._state.busy:
+            elif self._is_out and not self.state.busy:
                 self._check("recheck", None)
 
     def _measure_in_background(self) -> None:
@@ -177,17 +170,17 @@ class SelfCheck:
         An attempt breaks off the roofs, which are tried again. They come without a canary, because
         other work may have disturbed it.
         """
-        if self._state.busy:
+        if self.state.busy:
             return
-        if self._state.roof_wanted and not self._roof_sent:
+        if self.state.roof_wanted and not self._roof_sent:
             self._roof_sent = True
             if (canary := self._canary()) is not None:
-                self._tell(WorkerProbe(self._system.worker, moment="roof", canary=canary))
+                self._tell(WorkerProbe(self.system.worker, moment="roof", canary=canary))
             return
-        is_quiet = time.monotonic() - self._state.idle_since >= self._quiet_seconds
+        is_quiet = time.monotonic() - self.state.idle_since >= self.quiet_seconds
         if is_quiet and not self._start_sent:
             probe = self._probe_roofs(self._measure_gently, canary=None)
-            self._start_sent = bool(probe.figures) or not self._state.busy
+            self._start_sent = bool(probe.figures) or not self.state.busy
             if probe.figures:
                 self._tell(probe)
 
@@ -198,7 +191,7 @@ class SelfCheck:
             if canary is None:
                 break
             probe = WorkerProbe(
-                worker=self._system.worker, moment=moment, canary=canary, attempt_id=attempt_id
+                worker=self.system.worker, moment=moment, canary=canary, attempt_id=attempt_id
             )
             checked = Checked(canary, self._tell(probe))
             if checked.drift is None:
@@ -207,35 +200,35 @@ class SelfCheck:
         return checked
 
     def _canary(self) -> Canary | None:
-        if not self._host.device.startswith("cuda"):
+        if not self.host.device.startswith("cuda"):
             return _read(self._measure("worker.machine.canary", {}, START_SECONDS), Canary)
         answer = self._peaks(self._measure, only=CANARY_FIGURES)
         figures = _read(answer.get("figures"), dict[str, Figure]) or {}
         for name in CANARY_FIGURES:
             figure = figures.get(name)
             if figure is not None and figure.value is not None:
-                configuration = f"torch {answer.get('torch')} {name} on {self._system.accelerator}"
+                configuration = f"torch {answer.get('torch')} {name} on {self.system.accelerator}"
                 return Canary(TERA_IN_GIGA * figure.value, configuration, figure.how)
         return None
 
     def _probe_roofs(self, measure: Measure, *, canary: Canary | None) -> WorkerProbe:
-        found = self._peaks(measure, threads=self._system.threads)
+        found = self._peaks(measure, threads=self.system.threads)
         versions = {name: found.get(name) for name in VERSIONS} if found else {}
         return WorkerProbe(
-            worker=self._system.worker,
+            worker=self.system.worker,
             moment="start",
             canary=canary,
             figures=_read(found.get("figures"), dict[str, Figure]) or {},
-            host=self._surroundings | versions,
+            host=self.surroundings | versions,
         )
 
     def _peaks(self, measure: Measure, **more: object) -> Answer:
-        orders = {"device": self._host.device, "limit_seconds": PROBE_LIMIT_SECONDS} | more
+        orders = {"device": self.host.device, "limit_seconds": PROBE_LIMIT_SECONDS} | more
         return measure("worker.machine.peak", orders, PROBE_LIMIT_SECONDS + START_SECONDS) or {}
 
     def _tell(self, probe: WorkerProbe) -> ProbeAnswer | None:
         try:
-            return self._server.probe(probe)
+            return self.server.probe(probe)
         except (FinishlineError, ValueError) as error:
             log.warning("the server did not take a probe: %s", error)
             return None
