@@ -21,12 +21,12 @@ import numpy as np
 import psutil
 
 from worker.sandbox import race as race_module
-from worker.sandbox.cgroup import Usage
 from worker.sandbox.course import Course
 from worker.sandbox.inside.runner import MAGIC, FrameType
 from worker.sandbox.order import BoxUnavailableError, Order
 from worker.sandbox.protocol import ArraySpec, Limits, header_of
 from worker.sandbox.race import race
+from worker.sandbox.usage import Usage
 
 LIMITS = Limits(
     hello_seconds=0.1,

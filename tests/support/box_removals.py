@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from worker.sandbox import bubblewrap, channel, oci, order, start, watch
+from worker.sandbox import bubblewrap, channel, oci, order, start, usage
 from worker.sandbox.channel import Channel
 from worker.sandbox.packages import SITE, Bind
 from worker.sandbox.protocol import HEADER, Conversation, FrameType
@@ -118,7 +118,7 @@ def no_masks(monkeypatch, folder):
 
 def no_watch(monkeypatch, folder):
     """Count no memory."""
-    monkeypatch.setattr(watch, "tree_bytes", lambda pid, limit_bytes: 0)
+    monkeypatch.setattr(usage, "tree_bytes", lambda pid, limit_bytes: 0)
 
 
 def no_seals(monkeypatch, folder):

@@ -13,7 +13,6 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from worker.sandbox.cgroup import BoxCgroup, NoCgroupError, delegated
 from worker.sandbox.order import (
     SCRATCH,
     BoxUnavailableError,
@@ -29,6 +28,7 @@ from worker.sandbox.order import (
     variables,
 )
 from worker.sandbox.packages import Bind, library_binds
+from worker.sandbox.usage import BoxCgroup, NoCgroupError, delegated
 
 # bubblewrap itself, which ends the sandbox and is outside its limits. Code could outlive the run by
 # writing to its memory, so its files are hidden.

@@ -18,7 +18,6 @@ from typing import Any, Literal
 
 from finishline.rules.canonical import sha256_of
 from finishline.rules.trainings.manifest import FAMILIES, family_of
-from worker.sandbox.cgroup import BoxCgroup
 from worker.sandbox.packages import (
     COMPILER_VARIABLES,
     SITE,
@@ -32,6 +31,7 @@ from worker.sandbox.packages import (
     requirements_of,
 )
 from worker.sandbox.protocol import Limits
+from worker.sandbox.usage import BoxCgroup
 
 RUNNER = Path(__file__).parent / "inside" / "runner.py"
 PACKAGE = "/package"

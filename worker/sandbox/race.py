@@ -26,7 +26,7 @@ from worker.sandbox.order import BoxUnavailableError, Order
 from worker.sandbox.processors import quiet_processors, waking_first
 from worker.sandbox.protocol import INLINE_LIMIT_BYTES, VERSION, Conversation, ProtocolError
 from worker.sandbox.start import Box
-from worker.sandbox.watch import MemoryWatch, ProcessorTime, ProcessorUse, processor_time
+from worker.sandbox.usage import MemoryWatch, ProcessorTime, ProcessorUse, processor_time
 
 EXIT_SECONDS = 5.0
 SHARE_SECONDS = 0.5  # Between two readings, which cost the worker processor time.

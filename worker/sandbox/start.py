@@ -19,12 +19,11 @@ from typing import IO
 
 from finishline.rules.verification.messages import BoxWord
 from worker.sandbox import bubblewrap, oci, plain
-from worker.sandbox.cgroup import Usage
 from worker.sandbox.order import RUNNER, Backend, BoxUnavailableError, Order, Started
 from worker.sandbox.packages import Bind
 from worker.sandbox.processors import running_on
 from worker.sandbox.protocol import Limits
-from worker.sandbox.watch import can_watch
+from worker.sandbox.usage import Usage
 
 BACKENDS: Mapping[str, ModuleType] = {"bwrap": bubblewrap, "oci": oci, "plain": plain}
 
@@ -134,7 +133,7 @@ class Box:
 
 def check_host(backend: Backend) -> None:
     """Raise BoxUnavailableError if this host cannot start a sandbox."""
-    if not can_watch():
+    if not Path("/proc/thread-self/children").exists():
         raise BoxUnavailableError("this kernel lists no children of a process to watch")
     BACKENDS[backend].check_host()
 

@@ -7,9 +7,9 @@ from itertools import count
 import pytest
 
 from worker.sandbox import bubblewrap, start
-from worker.sandbox.cgroup import BoxCgroup, NoCgroupError, Usage, delegate
 from worker.sandbox.protocol import Limits
 from worker.sandbox.start import check_box
+from worker.sandbox.usage import BoxCgroup, NoCgroupError, Usage, delegate
 
 OWN = "1:name=systemd:/x\n0::/system.slice/worker.service\n"
 
