@@ -3,13 +3,11 @@
 Log lines are for people or JSON, and name the ids of the attempt under way.
 """
 
-import json
-import logging
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote, urlsplit
@@ -18,6 +16,7 @@ from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from finishline.rules.verification.messages import ReplayJob
+from finishline.service_log import JsonFormatter, TextFormatter, log_to_stderr
 
 
 class Settings(BaseSettings):
@@ -126,50 +125,13 @@ def attempt_in_logs(job: ReplayJob) -> Iterator[None]:
         _under_way.clear()
 
 
-class TextFormatter(logging.Formatter):
-    """`time level logger message [attempt_id=…]`."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        message = record.getMessage().replace("\r", "\\r").replace("\n", "\\n")
-        ids = " ".join(f"{name}={value}" for name, value in _under_way.items())
-        line = f"{_moment(record)} {record.levelname} {record.name} {message}"
-        line += f" [{ids}]" if ids else ""
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
-
-
-class JsonFormatter(logging.Formatter):
-    """One JSON object a line, with the same names as the server's lines."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        line = {
-            "time": _moment(record),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-            **_under_way,
-        }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line)
-
-
-FORMATTERS = {"text": TextFormatter, "json": JsonFormatter}
+FORMATTERS: dict[str, Callable[[], TextFormatter]] = {
+    "text": partial(TextFormatter, lambda _: _under_way),
+    "json": partial(JsonFormatter, lambda _: _under_way),
+}
 
 
 def configure_logging(settings: Settings) -> None:
-    """Send every line to stderr in the format and from the level of the settings.
-
-    Other packages log from "info" up, the HTTP client from "warning" up.
-    """
-    handler = logging.StreamHandler()
-    handler.setFormatter(FORMATTERS[settings.log_format]())
-    level = logging.getLevelNamesMapping()[settings.log_level.upper()]
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(max(level, logging.INFO))
-    logging.getLogger("worker").setLevel(level)
-    logging.getLogger("httpx2").setLevel(logging.WARNING)
-
-
-def _moment(record: logging.LogRecord) -> str:
-    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+    """Send every line to stderr in the format and from the level of the settings."""
+    formatter = FORMATTERS[settings.log_format]()
+    log_to_stderr(formatter, settings.log_level, own=("worker",), talkative=("httpx2",))

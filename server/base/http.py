@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
-import orjson
 from asgi_correlation_id import correlation_id
 from fastapi import Request, Response
 from prometheus_client import (
@@ -26,6 +26,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from finishline.service_log import JsonFormatter, TextFormatter, log_to_stderr
 from server.base.places import VERSION
 from server.base.settings import Settings
 
@@ -312,36 +313,10 @@ OWN_LOGGERS = ("server", "finishline", "web")
 TALKATIVE = ("alembic.runtime.migration", "botocore.credentials")
 
 
-class TextFormatter(logging.Formatter):
-    """`time level logger message [request_id=… seconds=…]` on one line, plus a traceback."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Format a record as text. Escapes line breaks in a message, against forged lines."""
-        fields = " ".join(f"{name}={value}" for name, value in _fields(record, IDS + FIGURES))
-        message = record.getMessage().replace("\r", "\\r").replace("\n", "\\n")
-        line = f"{_moment(record)} {record.levelname} {record.name} {message}"
-        line += f" [{fields}]" if fields else ""
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
-
-
-class JsonFormatter(logging.Formatter):
-    """One JSON object per line: time, level, logger, message, and the known fields."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Format a record as JSON, with a traceback in `exception`."""
-        line: dict[str, Any] = {
-            "time": _moment(record),
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-            **dict(_fields(record, IDS + ACCESS)),
-        }
-        if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return orjson.dumps(line, default=str).decode()
-
-
-FORMATTERS = {"text": TextFormatter, "json": JsonFormatter}
+FORMATTERS: dict[str, Callable[[], TextFormatter]] = {
+    "text": partial(TextFormatter, lambda record: _fields(record, IDS + FIGURES)),
+    "json": partial(JsonFormatter, lambda record: _fields(record, IDS + ACCESS)),
+}
 
 
 def is_first_telling(record: logging.LogRecord) -> bool:
@@ -352,20 +327,11 @@ def is_first_telling(record: logging.LogRecord) -> bool:
 def configure_logging(settings: Settings) -> None:
     """Log to stderr in the format and from the level of the settings.
 
-    Other packages log from "info" on, because some write all they send, credentials included.
     uvicorn's lines get the same format. Our lines replace its access lines, which hold whole
     addresses, and its second traceback of an error.
     """
-    handler = logging.StreamHandler()
-    handler.setFormatter(FORMATTERS[settings.log_format]())
-    level = logging.getLevelNamesMapping()[settings.log_level.upper()]
-    root = logging.getLogger()
-    root.handlers[:] = [handler]
-    root.setLevel(max(level, logging.INFO))
-    for name in OWN_LOGGERS:
-        logging.getLogger(name).setLevel(level)
-    for name in TALKATIVE:
-        logging.getLogger(name).setLevel(logging.WARNING)
+    formatter = FORMATTERS[settings.log_format]()
+    log_to_stderr(formatter, settings.log_level, own=OWN_LOGGERS, talkative=TALKATIVE)
     for name in ("uvicorn", "uvicorn.error"):
         logging.getLogger(name).handlers.clear()
         logging.getLogger(name).propagate = True
@@ -375,18 +341,12 @@ def configure_logging(settings: Settings) -> None:
     access.propagate = False
 
 
-def _fields(record: logging.LogRecord, names: tuple[str, ...]) -> list[tuple[str, Any]]:
+def _fields(record: logging.LogRecord, names: tuple[str, ...]) -> dict[str, Any]:
     """Return the known fields of a line. Its values win over the request's."""
     context = CURRENT.get()
     known = {} if context is None else context.fields()
     own = vars(record)
-    return [
-        (name, own.get(name, known.get(name))) for name in names if name in own or name in known
-    ]
-
-
-def _moment(record: logging.LogRecord) -> str:
-    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+    return {name: own.get(name, known.get(name)) for name in names if name in own or name in known}
 
 
 log = logging.getLogger("server.access")
