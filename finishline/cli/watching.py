@@ -157,11 +157,6 @@ def ending_of(run: RunProgress, progress: ReplayProgress) -> Text:
     return Text(told, style=STATUS_STYLES.get(status, "bold red"))
 
 
-def follow_verification(server: ServerClient, verification_id: str) -> Iterator[ServerEvent]:
-    path = f"/verifications/{segment(verification_id)}/events"
-    return follow_events(partial(server.stream, path), end="end")
-
-
 def watch_verification(server: ServerClient, view: View, screen: Screen) -> dict[str, Any]:
     """Show a verification's replay until it ends. Returns its last view. Raises CliError."""
     # A person who stops watching reads here where it goes on.
@@ -185,7 +180,8 @@ def _watch(
     said: set[str] = set()
     with ExitStack() as shown:
         show: Show | None = None
-        for event in follow_verification(server, str(view["id"])):
+        path = f"/verifications/{segment(str(view['id']))}/events"
+        for event in follow_events(partial(server.stream, path)):
             if event.name == "end":
                 return _table_of(event)
             if event.name == "state":

@@ -1,26 +1,28 @@
-"""Connect to a server, with one method for each request of a program."""
+"""Connect to a server, with one method for each request of a program, and its data frames."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Self, TypeVar
+from importlib import import_module
+from typing import Any, Self, TypeVar
 
 import httpx2
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from finishline.api.benchmarks import BenchmarkList, BenchmarkView
+from finishline.api.boards import COLUMN_FIELDS, BoardRow, BoardView, flat
 from finishline.api.comparisons import SubmissionComparison
 from finishline.api.people import MeView, QuotaView
 from finishline.api.submissions import (
     CurveView,
     RunExport,
+    RunRecord,
     SubmissionList,
     SubmissionView,
 )
 from finishline.api.verifications import VerificationView
 from finishline.client.errors import Unavailable
 from finishline.client.files import Logs, Source, files_of_code, send_code, send_logs, upload_of
-from finishline.client.frames import Board, Runs
 from finishline.client.sse import ServerEvent, follow_events
 from finishline.client.transport import Retries, Transport, segment
 from finishline.profiles import DEFAULT_URL, chosen_server
@@ -30,6 +32,52 @@ PageType = TypeVar("PageType", SubmissionList, RunExport)
 
 LOG_LIMIT_BYTES = 1024**3
 ENDED = ("done", "failed", "cancelled")
+
+
+class Board(BoardView):
+    """A page of a leaderboard. Iteration continues with the next pages, unless you chose one."""
+
+    _next_page: Callable[[str], "Board"] | None = PrivateAttr(default=None)
+
+    def __iter__(self) -> Iterator[BoardRow]:  # type: ignore[override]  # Not over its fields.
+        page: Board = self
+        while True:
+            yield from page.entries
+            if self._next_page is None or page.next_cursor is None:
+                return
+            page = self._next_page(page.next_cursor)
+
+    def to_pandas(self) -> Any:
+        """Return a DataFrame with a row for each entry, by columns such as `system_name`."""
+        return _frame(COLUMN_FIELDS, (flat(row.model_dump()) for row in self))
+
+
+class Runs(Iterator[RunRecord]):
+    """The runs of a benchmark, page by page."""
+
+    def __init__(self, runs: Iterator[RunRecord]) -> None:
+        self._runs = runs
+
+    def __next__(self) -> RunRecord:
+        return next(self._runs)
+
+    def to_pandas(self) -> Any:
+        """Return a DataFrame with a row for each run, by columns such as `system_name`."""
+        return _frame(RunRecord.model_fields, (run.model_dump() for run in self))
+
+
+def _frame(columns: Iterable[str], items: Iterable[dict[str, Any]]) -> Any:
+    """Make a DataFrame. A table's fields are columns. Raises ImportError without pandas."""
+    try:
+        pandas = import_module("pandas")
+    except ImportError as error:
+        raise ImportError(
+            "to_pandas needs pandas; install it with `pip install 'finishline-tta[pandas]'`."
+        ) from error
+    rows = list(items)
+    if not rows:
+        return pandas.DataFrame(columns=list(columns))
+    return pandas.json_normalize(rows, sep="_")
 
 
 class Client:
@@ -112,7 +160,8 @@ class Client:
         board = self._get(Board, path, **filters)
         if not filters.keys().isdisjoint(("limit", "page", "cursor")):
             return board
-        return board.followed_by(lambda cursor: self._get(Board, path, **filters, cursor=cursor))
+        board._next_page = lambda cursor: self._get(Board, path, **filters, cursor=cursor)
+        return board
 
     def submission(self, submission_id: str) -> SubmissionView:
         """Get a submission with its result, its runs and its verifications."""
@@ -190,7 +239,7 @@ class Client:
         """Yield the events of a verification up to `end`, and reconnect after the last one seen."""
         path = f"/verifications/{segment(verification_id)}/events"
 
-        return follow_events(partial(self._transport.stream, path), end="end", pause=self._pause)
+        return follow_events(partial(self._transport.stream, path), pause=self._pause)
 
     def wait(
         self, verification_id: str, *, timeout_seconds: float | None = None, poll_seconds: float = 1

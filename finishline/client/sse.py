@@ -78,11 +78,10 @@ def parse_events(
 def follow_events(
     open_stream: OpenStream,
     *,
-    end: str,
     max_failures: int = MAX_FAILURES,
     pause: Callable[[float], None] = time.sleep,
 ) -> Iterator[ServerEvent]:
-    """Yield every event up to the event named `end`, reconnecting after the last one seen.
+    """Yield every event up to the one named "end", reconnecting after the last one seen.
 
     Raises Unavailable at a refusal, or after `max_failures` empty connections in a row.
     """
@@ -95,7 +94,7 @@ def follow_events(
                     if event.event_id is not None and event.event_id != last_event_id:
                         last_event_id, failures = event.event_id, 0
                     yield event
-                    if event.name == end:
+                    if event.name == "end":
                         return
         except FinishlineError as error:
             if not isinstance(error, Unavailable | TooManyRequests):

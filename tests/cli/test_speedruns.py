@@ -8,7 +8,7 @@ from statistics import mean, stdev
 import pytest
 from scipy.stats import ttest_1samp
 
-from finishline.cli import speedruns
+from finishline.cli.commands import score as score_module
 from tests.support.speedrun_folders import LOSSES, step_log, write_records, write_runs
 
 FIRST, SECOND = "track_1_short/2026-03-06_First", "track_1_short/2026-07-17_Second"
@@ -214,7 +214,7 @@ def test_a_pattern_that_fits_no_line_is_said(score, tmp_path):
 
 
 def test_a_pattern_that_takes_for_ever_is_stopped(finishline, tmp_path, monkeypatch):
-    monkeypatch.setattr(speedruns, "PATTERN_SECONDS", 0.2)
+    monkeypatch.setattr(score_module, "PATTERN_SECONDS", 0.2)
     (tmp_path / "run.log").write_text("a" * 64 + "!\n")
     slow = r"(a+)+(?P<quality>\d)(?P<step>\d)"
     ran = finishline("score", "--format", "nanogpt", str(tmp_path), "--pattern", slow, "--json")

@@ -218,7 +218,7 @@ def test_interrupted_command_says_how_to_follow(entries, package, command, monke
         signal.raise_signal(number)
         return iter(())
 
-    monkeypatch.setattr("finishline.cli.watching.follow_verification", interrupt)
+    monkeypatch.setattr("finishline.cli.watching.follow_events", interrupt)
     code, _, err = command("submit", str(package))
 
     measurement = entries.measurement(listed(entries)[0]["id"])

@@ -266,7 +266,7 @@ class Connections:
 
 def follow(connections, pauses=None):
     paused = [] if pauses is None else pauses
-    followed = follow_events(connections.open, end="end", max_failures=3, pause=paused.append)
+    followed = follow_events(connections.open, max_failures=3, pause=paused.append)
     return [f"{event.name} {event.text}" for event in followed]
 
 
