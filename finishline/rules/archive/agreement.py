@@ -5,9 +5,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from finishline.rules.archive.files import Archive, shown
+from finishline.rules.archive.files import Archive, Problems, Severity, shown
 from finishline.rules.archive.find import ResultSet
-from finishline.rules.archive.problems import Problems, Severity
 from finishline.rules.errors import LogFormatError, RuleError
 from finishline.rules.logs.lines import is_number
 from finishline.rules.logs.text import parse_json, refuse_repeated_keys

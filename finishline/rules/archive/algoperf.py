@@ -14,8 +14,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-from finishline.rules.archive.files import shown
-from finishline.rules.archive.problems import Problems
+from finishline.rules.archive.files import Problems, shown
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.source import Source, read_csv
 from finishline.rules.text import count_text, did_you_mean, names_text

@@ -4,9 +4,8 @@ from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from finishline.rules.archive.definitions import Definitions
-from finishline.rules.archive.files import MAX_SMALL_BYTES, Archive
+from finishline.rules.archive.files import MAX_SMALL_BYTES, Archive, Problems
 from finishline.rules.archive.find import EntryFiles
-from finishline.rules.archive.problems import Problems
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.logs.dawnbench import DawnbenchEntry, Kind, parse_curve, parse_entry
 from finishline.rules.run import Run

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import orjson
 
 from finishline.rules.archive.agreement import read_description
-from finishline.rules.archive.files import Archive, ArchiveFile
+from finishline.rules.archive.files import Archive, ArchiveFile, Problems
 from finishline.rules.archive.find import EntryFiles, ResultSet
 from finishline.rules.archive.nanogpt import (
     BOARDS,
@@ -22,7 +22,6 @@ from finishline.rules.archive.nanogpt import (
     row_of,
     score_folder,
 )
-from finishline.rules.archive.problems import Problems
 from finishline.rules.archive.score import HPC, Found, score_found
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.submissions.descriptions import SystemDescription

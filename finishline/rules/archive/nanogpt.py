@@ -14,8 +14,14 @@ from datetime import date, datetime
 from typing import Any
 
 from finishline.rules.archive.definitions import shipped_definition
-from finishline.rules.archive.files import Archive, ArchiveFile, Place, find_identical, shown
-from finishline.rules.archive.problems import Problems
+from finishline.rules.archive.files import (
+    Archive,
+    ArchiveFile,
+    Place,
+    Problems,
+    find_identical,
+    shown,
+)
 from finishline.rules.benchmarks.quality import Direction
 from finishline.rules.errors import LogFormatError
 from finishline.rules.logs.steps import NANOGPT, TIMED, Step, read_steps

@@ -25,7 +25,15 @@ from finishline.rules.archive.definitions import (
     possible_rounds,
     tell_rounds,
 )
-from finishline.rules.archive.files import Archive, ArchiveFile, find_identical, shown, version_of
+from finishline.rules.archive.files import (
+    Archive,
+    ArchiveFile,
+    Problems,
+    Severity,
+    find_identical,
+    shown,
+    version_of,
+)
 from finishline.rules.archive.find import (
     HPC_BENCHMARKS,
     RESULT_NAME,
@@ -34,7 +42,6 @@ from finishline.rules.archive.find import (
     Submission,
     find_submissions,
 )
-from finishline.rules.archive.problems import Problems, Severity
 from finishline.rules.benchmarks.benchmark import DIVISIONS, Benchmark, round_of_day
 from finishline.rules.benchmarks.definition_tables import DataSet, ReachRule
 from finishline.rules.benchmarks.quality import QualityTarget
