@@ -27,17 +27,19 @@ from finishline.rules.benchmarks.definition_tables import (
     ReplayPolicy,
     RunsRule,
 )
-from finishline.rules.benchmarks.quality import Direction, QualityTarget
+from finishline.rules.benchmarks.quality import QualityTarget
 from finishline.rules.run import Clock, Evaluation
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.scoring.violations import FIXED_STOP_P_VALUE
 from finishline.rules.statistics.aggregate import Spread, dropped_at_each_end, measured_seconds
 from finishline.rules.statistics.gaps import interval_of, judge_halves, p_value_of_mean_beyond
 from finishline.rules.submissions.claim import Claim, System
+from finishline.rules.verification.job import Case
 from finishline.rules.verification.messages import (
     ReplayEvaluation,
     ReplayReport,
     ReplayRun,
+    Training,
     WorkerSystem,
 )
 from finishline.rules.verification.replay import judge
@@ -224,7 +226,8 @@ def judged(
     settings = {"batch_size": batch_size}
     claim = Claim(benchmark.benchmark_id, "closed", "m", "f", SYSTEM, (), settings)
     report = ReplayReport(list(replays), WORKER)
-    return judge(benchmark, claim, scores, report, curves=curves)
+    planned = [Training(benchmark.benchmark_id, {}, run.seed) for run in replays]
+    return judge(Case(benchmark, planned, report, claim, scores, curves))
 
 
 def simulated_benchmark(reference: Numbers, *, runs: int) -> Benchmark:
@@ -374,24 +377,17 @@ def hold_halves(bars: Bars, trials: int) -> None:
     bars.hold("second half, 0.4 points above: measured", 100 * above, " %", at_least=90)
 
 
-def measured_share(
-    qualities: Numbers,
-    *,
-    trials: int,
-    target: float = HALF_TARGET,
-    items: int = HALF_ITEMS,
-    runs: int = HALF_RUNS,
-    direction: Direction = "higher",
-) -> float:
-    """Return the share of simulated submissions that are measured, by default on teacher.
+def measured_share(qualities: Numbers, *, trials: int, items: int = HALF_ITEMS) -> float:
+    """Return the share of simulated submissions that are measured on teacher.
 
     `qualities` (draws, asks) are true ones in percent. A run follows one of the draws. Each half of
     the test items samples each quality anew, which gives every relabelling the most luck.
     """
-    random = np.random.default_rng([SEED + 3, runs, len(qualities)])
-    drawn = qualities[random.integers(0, len(qualities), (trials, runs))]  # (trials, runs, asks)
+    random = np.random.default_rng([SEED + 3, HALF_RUNS, len(qualities)])
+    chosen = random.integers(0, len(qualities), (trials, HALF_RUNS))
+    drawn = qualities[chosen]  # (trials, runs, asks)
     first, second = (100 * random.binomial(items, drawn / 100) / items for _half in range(2))
-    at_target = first >= target
+    at_target = first >= HALF_TARGET
     reached = np.any(at_target, axis=2, keepdims=True)[..., 0]
     deciding = at_target.argmax(axis=2)
     judged_at = np.take_along_axis(second, deciding[..., None], axis=2)[..., 0]
@@ -401,7 +397,7 @@ def measured_share(
         if measured_seconds([1.0 if hit else None for hit in hits.tolist()]) is None:
             return False
         values = second_halves[hits].tolist()
-        return judge_halves(values, target=target, direction=direction).outcome == "confirmed"
+        return judge_halves(values, target=HALF_TARGET, direction="higher").outcome == "confirmed"
 
     return sum(map(is_measured, reached, judged_at)) / trials
 

@@ -14,7 +14,7 @@ from finishline.rules.verification.replay import judge, judge_precision
 from finishline.rules.verification.utilisation import is_narrower
 from server.boards.compare import compare_replays
 from server.verifications.judge import drawn_runs
-from tests.support.verdicts import CLAIM, WORKER, trained
+from tests.support.verdicts import CLAIM, WORKER, case_of, trained
 from worker.machine.precision import narrowest, precision_by_error
 
 NONCES = [bytes([i]).hex() * 32 for i in range(200)]
@@ -178,7 +178,7 @@ def test_a_training_as_wide_as_claimed_or_wider_agrees(claim, found, weights):
 
 
 def test_verdict_holds_the_precision_too(digits):
-    verdict = judge(digits, claiming("fp32"), [], replayed("bf16"), runs_planned=1)
+    verdict = judge(case_of(digits, claiming("fp32"), [], replayed("bf16"), runs_planned=1))
     assert "precision_differs" in {reason.code for reason in verdict.reasons}
 
 

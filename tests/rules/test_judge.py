@@ -27,7 +27,7 @@ from perf.first_places import CLASS_FREEDOM, judge_all
 from perf.harness import Bars
 from perf.statistics import Strategy, fixed_stops, hold_intervals, ratio, simulate
 from server.submissions.rows import changed_figures
-from tests.support.verdicts import report
+from tests.support.verdicts import case_of, report
 
 EPOCHS = 10
 
@@ -87,13 +87,14 @@ def verdict(benchmark, claimed, replays, *, division="closed", **hyperparameters
         RunScore(f"run_{i}.log", i, True, 0.3 * len(c), float(len(c)), min(c), 0.3)
         for i, c in enumerate(claimed)
     ]
-    return judge(
+    case = case_of(
         benchmark,
         claim(division, **hyperparameters),
         scores,
         report(replays),
         curves=[evaluations(c) for c in claimed],
     )
+    return judge(case)
 
 
 def honest_replays(rng, *, runs=4, gain=0.0):
@@ -185,7 +186,7 @@ def test_one_replay_that_never_came_to_its_stop_is_left_out_of_the_mean(stopping
 def test_a_claim_without_curves_or_without_its_stop_is_left_open(stopping, runs, epochs):
     replays = report(honest_replays(random.Random(12)))
     scores = [RunScore(f"run_{i}.log", i, True, 3.0, epochs, 0.7, 0.3) for i in range(runs)]
-    found = judge(stopping, claim(), scores, replays)
+    found = judge(case_of(stopping, claim(), scores, replays))
     assert found.outcome == "inconclusive"
     assert weights(found)["claim_has_no_time"] == "leaves_open"
 
@@ -357,7 +358,8 @@ def outcome_of(benchmark, claimed, replayed, *, speed):
     claim = Claim(
         "digits", "closed", "m", "f", System("s", "cpu", "p"), ("a",), {"batch_size": batch_size}
     )
-    return judge(benchmark, claim, runs, report(replays, hardware_class="cpu")).outcome
+    case = case_of(benchmark, claim, runs, report(replays, hardware_class="cpu"))
+    return judge(case).outcome
 
 
 @pytest.mark.parametrize("batch_size", [32, 64, 128])

@@ -17,6 +17,7 @@ from finishline.rules.verification.messages import (
     WorkerSystem,
 )
 from finishline.rules.verification.replay import judge
+from tests.support.verdicts import case_of
 
 
 def test_a_claim_of_our_own_is_not_taken_for_a_dawnbench_entry():
@@ -62,7 +63,7 @@ def verdict_on(digits, runs, **others):
     system = WorkerSystem("w", claim.system.hardware_class, "any", 2, 24.0, None, 0, 1, {})
     curves = [run.evaluations for run in runs]
     report = ReplayReport(replays, system)
-    return judge(digits, claim, scores, report, curves=curves, **others)
+    return judge(case_of(digits, claim, scores, report, curves=curves, **others))
 
 
 def codes(verdict):

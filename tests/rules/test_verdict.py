@@ -15,7 +15,16 @@ from finishline.rules.verification.judge_convergence import convergence_of
 from finishline.rules.verification.messages import Failure
 from finishline.rules.verification.replay import judge
 from finishline.rules.verification.verdict import SHARES, ReasonCode
-from tests.support.verdicts import HONEST_EPOCHS, LAPTOP, claimed, codes, replay, report, weight_of
+from tests.support.verdicts import (
+    HONEST_EPOCHS,
+    LAPTOP,
+    case_of,
+    claimed,
+    codes,
+    replay,
+    report,
+    weight_of,
+)
 
 
 @pytest.fixture(scope="module")
@@ -51,13 +60,14 @@ def verdict(digits, curve):
             replays = [replay(i, curve[:8], slowness=slow[i]) for i in range(3)]
         told = report(replays, hardware_class=hardware_class)
         system = replace(told.system, accelerator_count=accelerators)
-        return judge(
+        case = case_of(
             benchmark,
             claim,
             claimed(HONEST_EPOCHS) if runs is None else runs,
             replace(told, system=system, drift=drift),
             **others,
         )
+        return judge(case)
 
     return judge_it
 

@@ -2,6 +2,7 @@
 
 from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.submissions.claim import Claim, System
+from finishline.rules.verification.job import Case
 from finishline.rules.verification.messages import (
     ReplayEvaluation,
     ReplayReport,
@@ -17,6 +18,12 @@ CLAIM = Claim(
     "digits", "closed", "reference", "torch", LAPTOP, ("run_0.log",), trained_with="reference"
 )
 WORKER = WorkerSystem("w", "cpu-x86_64", "any", 2, 24.0, None, 0, 1, {})
+
+
+def case_of(benchmark, claim, runs, report, *, runs_planned=None, curves=()):
+    """A replay's case, of as many planned runs as it reports unless told otherwise."""
+    planned = [None] * (len(report.runs) if runs_planned is None else runs_planned)
+    return Case(benchmark, planned, report, claim, runs, curves)
 
 
 def claimed(epochs, *, seconds=None):

@@ -1,14 +1,12 @@
 """Replay: train a claim again from secret seeds, and judge it by these runs, with reasons."""
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import replace
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.definition_tables import ReplayPolicy
 from finishline.rules.errors import RuleError
 from finishline.rules.measurements import QUIET_CPU_SHARE
-from finishline.rules.scoring.scoring import RunScore
 from finishline.rules.statistics.aggregate import (
     SHORTEST_SECONDS,
     mean,
@@ -36,7 +34,6 @@ from finishline.rules.verification.job import (
     trainings_of,
 )
 from finishline.rules.verification.judge_convergence import (
-    Curve,
     evaluation_at_target,
     goal_words,
     judge_convergence,
@@ -51,35 +48,27 @@ from finishline.rules.verification.verdict import Reason, Verdict, Weight
 EXCUSED_FAILURES = ("infrastructure", "rules")
 
 
-def judge(
-    benchmark: Benchmark,
-    claim: Claim,
-    runs: Sequence[RunScore],
-    report: ReplayReport,
-    *,
-    runs_planned: int | None = None,
-    curves: Sequence[Curve] = (),
-) -> Verdict:
+def judge(case: Case) -> Verdict:
     """Compare a claim's scored runs with its replay.
 
     Rejected if more replays than the benchmark drops leave the band downwards or miss the target,
     if the claim converges faster than reference and replays together allow, or if the training
     touched a narrower floating type than the claim states. A slower time is only reported. Left
     open if a replay is above the band, if nothing could be compared, or if the infrastructure
-    failed before all of `runs_planned` (default: the report's) were trained. `curves` has the
-    evaluations of each of `runs`. Raises RuleError if the benchmark has no replay.
+    failed before all planned trainings were made. Raises RuleError if the benchmark has no replay.
 
     Every test has its share of the benchmark's alpha (Shares). Missing the target has no share,
     because the reference should reach it.
     """
-    policy = benchmark.replay
+    benchmark, claim, report = case.benchmark, case.require_claim(), case.report
+    runs, curves, policy = case.runs, case.curves, benchmark.replay
     if policy is None:
         raise RuleError("no replay policy", file=benchmark.benchmark_id, expected="[replay]")
-    planned = max(1, len(report.runs) if runs_planned is None else runs_planned)
+    planned = max(1, len(case.trainings))
     times = [run.tta_seconds for run in runs]
     rule = benchmark.runs
     window = median_window(times, count=rule.count, dropped=rule.dropped)
-    case = Case(benchmark, (), report, claim, runs[window], curves[window])
+    ranked = replace(case, runs=runs[window], curves=curves[window])
     convergence = judge_stop if benchmark.reach.name == "fixed_stop" else judge_convergence
     reasons = [
         _judge_reach(benchmark, claim, report, planned),
@@ -90,9 +79,9 @@ def judge(
         noted = [] if untimed is None else [untimed]
         return Verdict.of([*reasons, *noted, *note_disturbed(report)])
     if benchmark.score.by == "quality":
-        reasons.append(judge_quality(case))
+        reasons.append(judge_quality(ranked))
     else:
-        reasons += [convergence(case, policy), judge_time(case, policy)]
+        reasons += [convergence(ranked, policy), judge_time(ranked, policy)]
     reasons += [
         *judge_floor(benchmark, runs, curves, report),
         *note_disturbed(report),
@@ -365,18 +354,11 @@ def plan_replay(request: Request) -> list[Training]:
     return train_as_claimed(request, drawn, "tta", "profile")
 
 
-def judge_replay(case: Case) -> Verdict:
-    claim, planned = case.require_claim(), len(case.trainings)
-    return judge(
-        case.benchmark, claim, case.runs, case.report, runs_planned=planned, curves=case.curves
-    )
-
-
 REPLAY = Purpose(
     name="replay",
     track="evidence",
     plan=plan_replay,
-    judge=judge_replay,
+    judge=judge,
     why_not=lambda benchmark, claims: why_not_replayable(benchmark, claims[0]),
     unable="cannot be verified",
     words=Words(
