@@ -3,7 +3,6 @@
 import logging
 import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 log = logging.getLogger(__name__)
@@ -47,12 +46,7 @@ class PeriodicThread:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     @property

@@ -200,15 +200,11 @@ def hold_overload(bars: Bars, server: Server, token: str, seconds: int) -> None:
         bars.hold(f"crowd: answers {status}", answers.statuses[status], at_least=1)
     warm = seconds // 4
     stored_since = stored_by_then[-1] - stored_by_then[warm]
-    growth = growth_of(memory[warm:]) / stored_since / 1e3
+    slope = statistics.linear_regression(range(len(memory[warm:])), memory[warm:]).slope
+    growth = slope * (len(memory[warm:]) - 1) / stored_since / 1e3  # By the trend.
     bars.say(f"a crowd: {memory[-1] / 1e6:.0f} MB, {stored_since} submissions stored once warm")
     bars.hold("crowd: memory for each stored submission", growth, " kB", at_most=MOST_KILOBYTES)
     bars.hold("crowd: recovered after", recovered, " s", at_most=RECOVERY_SECONDS)
-
-
-def growth_of(values: list[float]) -> float:
-    """Return the rise of a trend over all its values."""
-    return statistics.linear_regression(range(len(values)), values).slope * (len(values) - 1)
 
 
 def recovery_seconds(server: Server, requests: Iterator[bytes]) -> float:

@@ -175,7 +175,7 @@ def _start_group(group: GroupChannel, host: Host) -> subprocess.Popen[bytes]:
             pass_fds=(group.writer,),
         )
     finally:
-        group.close_writer()
+        os.close(group.writer)  # It is the launcher's and its processes'.
 
 
 def _start(

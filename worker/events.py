@@ -52,11 +52,9 @@ class EventWriter:
 
 def open_events() -> tuple[dict[str, Any], EventWriter]:
     """Return the orders of this process, and the way for its events."""
-    return _join_group(*sys.argv[1:]) if len(sys.argv) == 3 else _stand_alone()
-
-
-def _stand_alone() -> tuple[dict[str, Any], EventWriter]:
-    """Orders from standard input, events to the original standard output."""
+    if len(sys.argv) == 3:
+        return _join_group(*sys.argv[1:])
+    # Orders from standard input, events to the original standard output.
     told = json.loads(sys.stdin.buffer.read())
     die_with_parent(told["parent_pid"])
     events = EventWriter(os.dup(1))

@@ -88,12 +88,7 @@ def ends_attempt(reason: Failure) -> bool:
 
 def entry_failure(code: str | None, message: str) -> Failure:
     """Return the failure of a run in a sandbox. An unknown code becomes `entry_died`."""
-    return failure(known_code(code) or "entry_died", message)
-
-
-def known_code(code: object) -> FailureCode | None:
-    """Return a code of the closed list, None if it is unknown."""
-    return next((each for each in _TABLE if each == code), None)
+    return failure(next((each for each in _TABLE if each == code), "entry_died"), message)
 
 
 def death_of_child(

@@ -48,10 +48,6 @@ class GroupChannel:
         self.writer = os.open(self.folder / EVENTS, os.O_WRONLY)
         os.set_blocking(self.reader, True)
 
-    def close_writer(self) -> None:
-        """Leave the pipe to the launcher and its processes."""
-        os.close(self.writer)
-
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -295,18 +295,14 @@ def inference_sentence(result: View) -> str:
     )
 
 
-def _outcome_text(view: View) -> Text:
-    told = status_text(view.get("outcome") or view.get("state"))
-    if by_quality := (view.get("target") or {}).get("budget_seconds") is not None:
-        told.plain = outcome_text(told.plain, by_quality=by_quality)
-    return told
-
-
 def verdict_lines(view: View) -> Iterator[RenderableType]:
     if pairs := (view.get("head_to_head") or {}).get("pairs"):
         by_quality = view["head_to_head"].get("quality") is not None
         yield table_of("pairs_by_quality" if by_quality else "pairs", pairs)
-    yield Text.assemble("Verdict: ", _outcome_text(view))
+    told = status_text(view.get("outcome") or view.get("state"))
+    if (view.get("target") or {}).get("budget_seconds") is not None:
+        told.plain = outcome_text(told.plain, by_quality=True)
+    yield Text.assemble("Verdict: ", told)
     for reason in view.get("reasons") or []:
         yield Text(f"  {reason.get('code')}: {reason.get('message')}")
     if backends := view.get("backends"):

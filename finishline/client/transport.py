@@ -168,7 +168,8 @@ class Transport:
             answer = self._request("POST", API + path, **request)
             return self._document(answer), answer.headers.get("Idempotent-Replayed") == "true"
 
-        return self._attempt(self._retries.when_told() if key is None else self._retries, send)
+        retries = self._retries.when_told() if key is None else self._retries
+        return retries.attempt(send)
 
     def download(self, path: str, *, limit_bytes: int) -> bytes:
         """Download the bytes at an API path. More than `limit_bytes` are an error."""
@@ -185,7 +186,7 @@ class Transport:
                         )
             return bytes(content)
 
-        return self._attempt(self._retries, read)
+        return self._retries.attempt(read)
 
     @contextmanager
     def stream(self, path: str, last_event_id: str | None = None) -> Iterator[Iterator[bytes]]:
@@ -200,13 +201,8 @@ class Transport:
             self._require_success(answer)
             yield answer.iter_bytes()
 
-    def _attempt(self, retries: Retries, request: Callable[[], Answer]) -> Answer:
-        return retries.attempt(request)
-
     def _json(self, retries: Retries, method: str, path: str, **request: Any) -> Any:
-        return self._attempt(
-            retries, lambda: self._document(self._request(method, path, **request))
-        )
+        return retries.attempt(lambda: self._document(self._request(method, path, **request)))
 
     def _request(self, method: str, path: str, **request: Any) -> httpx2.Response:
         with self._transport_errors():

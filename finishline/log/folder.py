@@ -41,12 +41,6 @@ class Submission:
     framework: str | None = None
 
 
-def create_log(folder: Path, submission: Submission) -> BinaryIO:
-    """Create the next log. Raises ClaimError for another benchmark, division or settings."""
-    _read_claim(folder, submission)
-    return next_log(folder)
-
-
 def next_log(folder: Path) -> BinaryIO:
     """Open the next run_N.log of a folder, unbuffered. Creates the folder."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -58,7 +52,7 @@ def next_log(folder: Path) -> BinaryIO:
 
 def renew_submission(folder: Path, submission: Submission) -> Path:
     """Write the submission.json of a folder's started logs. Fields that a person added stay."""
-    kept = _read_claim(folder, submission)
+    kept = read_claim(folder, submission)
     seeds = {
         path.name: seed
         for path in logs_in(folder)
@@ -101,7 +95,8 @@ def _seed_in(path: Path, benchmark: Benchmark) -> int | bool | None:
         return False if error.code == "no_run_start" else None
 
 
-def _read_claim(folder: Path, submission: Submission) -> dict[str, Any]:
+def read_claim(folder: Path, submission: Submission) -> dict[str, Any]:
+    """Read the claim of a folder, if any. Raises ClaimError for another submission."""
     path = folder / CLAIM_NAME
     if not path.is_file():
         return {}

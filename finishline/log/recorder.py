@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import cache, partial
 from os import PathLike
 from pathlib import Path
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Annotated, Any, BinaryIO, Self
 
 from annotated_types import Ge, Le
 
 from finishline.definitions import find_definition
-from finishline.log.folder import Submission, create_log, renew_submission
+from finishline.log.folder import Submission, next_log, read_claim, renew_submission
 from finishline.profiles import chosen_server
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
@@ -152,7 +152,8 @@ class Recorder:
         if self._is_open or self._entered_ms:
             raise RuntimeError("A run is logged once; make another with finishline.log.run.")
         if self._folder is not None:
-            self._log = create_log(self._folder, self._submission)
+            read_claim(self._folder, self._submission)  # Raises ClaimError for another one.
+            self._log = next_log(self._folder)
             self.file = Path(self._log.name)
             if self._warns_of_division:
                 warn_of_division(self.benchmark.benchmark_id)
@@ -209,12 +210,7 @@ class Recorder:
         self._evaluations.append(Evaluation(metadata["epoch_num"], seconds, quality))
         return self.reached
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         now_ms = self._now_ms()
         if not self._is_started:
             self._start(self._entered_ms)

@@ -185,15 +185,12 @@ class PrecisionWatch(TorchDispatchMode):  # type: ignore[misc]
         elif is_attention:
             self.opaque.add(f"inside of {name}")
         if name in PRODUCTS or is_attention:
-            self._note((args, kwargs))
+            leaves = tree_leaves((args, kwargs))
+            types = {leaf.dtype for leaf in leaves if isinstance(leaf, Tensor)}
+            lowest = narrowest([NAMES[kind] for kind in types if kind in NAMES])
+            if lowest is not None:
+                self.observed[lowest] += 1
         return func(*args, **kwargs)
-
-    def _note(self, operands: Any) -> None:
-        types = {leaf.dtype for leaf in tree_leaves(operands) if isinstance(leaf, Tensor)}
-        names = [NAMES[kind] for kind in types if kind in NAMES]
-        lowest = narrowest(names)
-        if lowest is not None:
-            self.observed[lowest] += 1
 
 
 def audit_step(step: Callable[[], object], device: str, *, scope: str) -> PrecisionAudit:

@@ -105,7 +105,9 @@ def _guess(folder: Path, benchmark: Benchmark, nonce: bytes) -> None:
             qualities = task.score(guess.tobytes())
             if any(map(math.isnan, qualities)) and (error := task.last_error()) is not None:
                 raise error
-            if not all(_is_quality(each, target.unit) for each in qualities):
+            most = UNITS.get(target.unit)
+            finite = all(map(math.isfinite, qualities))
+            if not finite or (most is not None and not all(0 <= q <= most for q in qualities)):
                 _problem(
                     f"score() gave {qualities[0]:g} and {qualities[1]:g}",
                     field="score",
@@ -141,11 +143,6 @@ def guesses(course: Course) -> Iterator[tuple[str, Any]]:
     for one in (*range(min(classes, MOST_CONSTANTS)), np.iinfo(spec.dtype).max):
         yield f"constant ({one})", np.full(spec.shape, one, spec.dtype)
     yield "random", draw.integers(0, classes, spec.shape).astype(spec.dtype)
-
-
-def _is_quality(value: float, unit: str) -> bool:
-    scale = UNITS.get(unit)
-    return math.isfinite(value) and (scale is None or 0 <= value <= scale)
 
 
 def _listed(arrays: Any) -> dict[str, list[Any]]:

@@ -79,7 +79,19 @@ def compare(
         with package_folder(a.files) as folder, boxed as (arguments, _unit):
             arguments = [*arguments, "--compare", str(folder)]
             found, runs, drawn = _train(screen, arguments, pairs, score)
-        document = _document(found) | {"nonce": drawn}
+        gap = found.gap
+        document: dict[str, Any] = {
+            "ratio": None if gap is None or gap.sign else gap.ratio,
+            "difference": gap.difference if gap is not None and gap.sign else None,
+            "low": None if gap is None else gap.low,
+            "high": None if gap is None else gap.high,
+            "p": found.p,
+            "pairs": found.pairs,
+            "faster": found.faster,
+            "pairs_missing": found.pairs_missing,
+            "missed": dict(zip("ab", found.missed, strict=True)),
+            "nonce": drawn,
+        }
         for name, code, own in zip("ab", (a, b), runs, strict=True):
             named = {"package_sha256": code.sha256, "title": code.manifest.title}
             document[name] = named | {"runs": own}
@@ -104,7 +116,6 @@ def compare(
     faster = None if not is_clear or ratio is None else "a" if ratio < 1 else "b"
     screen.answer(view | {"faster": faster}, lines)
     return EXIT_CODES[faster]
-    return ExitCode.OK
 
 
 def _open_first(name: str, benchmark: str) -> Package:
@@ -168,21 +179,6 @@ def _row(a: float | None, b: float | None, found: Comparison, score: Score) -> s
         size = f"{found.gap.ratio:.3f}" if by_time else f"{found.gap.difference:+.3g}"
         so_far = f"{size}, p = {found.p:.2g}"
     return f"{found.pairs:>4}{words[0]:>12}{words[1]:>12}{gap:>9}   {so_far}"
-
-
-def _document(found: Comparison) -> dict[str, Any]:
-    gap = found.gap
-    return {
-        "ratio": None if gap is None or gap.sign else gap.ratio,
-        "difference": gap.difference if gap is not None and gap.sign else None,
-        "low": None if gap is None else gap.low,
-        "high": None if gap is None else gap.high,
-        "p": found.p,
-        "pairs": found.pairs,
-        "faster": found.faster,
-        "pairs_missing": found.pairs_missing,
-        "missed": dict(zip("ab", found.missed, strict=True)),
-    }
 
 
 def _sentences(found: Comparison, score: Score) -> Iterator[str]:

@@ -97,7 +97,17 @@ def proof(
             f"{name!r}.",
             exit_code=ExitCode.SERVER,
         )
-    return _answer(checked, _headline(checked.document), screen)
+    verification, submission, of_benchmark, outcome = (
+        str(_part(checked.document, part).get(field, "?"))[:60]
+        for part, field in (
+            ("verification", "id"),
+            ("submission", "id"),
+            ("benchmark", "id"),
+            ("verdict", "outcome"),
+        )
+    )
+    told = f"Verification {verification} of submission {submission}, {of_benchmark}: {outcome}"
+    return _answer(checked, Text(told), screen)
 
 
 def _answer(checked: Checked, headline: Text, screen: Screen) -> ExitCode:
@@ -168,19 +178,6 @@ def waiver_lines(document: Mapping[str, Any]) -> list[Text]:
         for each in listed
         if isinstance(each, Mapping)
     ]
-
-
-def _headline(document: Mapping[str, Any]) -> Text:
-    verification, submission, benchmark, outcome = (
-        str(_part(document, part).get(name, "?"))[:60]
-        for part, name in (
-            ("verification", "id"),
-            ("submission", "id"),
-            ("benchmark", "id"),
-            ("verdict", "outcome"),
-        )
-    )
-    return Text(f"Verification {verification} of submission {submission}, {benchmark}: {outcome}")
 
 
 @asks_server

@@ -21,7 +21,6 @@ from finishline.rules.proof.proof import (
     Part,
     Proof,
     Sha256,
-    SubmissionPart,
     Table,
     part_hashes,
     read_part,
@@ -238,24 +237,23 @@ def _read(proof: Proof, logs: Logs | None) -> Evidence:
     benchmark = _read_definition(proof)
     if proof.calibration is not None:
         benchmark = calibrated_by(benchmark, proof.calibration.runs)
-    claims = [_claim_of(proof, side) for side in proof.sides]
+    claims = [
+        Claim(
+            benchmark_id=proof.benchmark.id,
+            division=side.division,
+            **vars(side.claim),
+            run_files=tuple(log.file for log in side.logs),
+            package=side.claim_sha256 if side.claim.trained_with == "package" else None,
+            deterministic=bool(proof.draw.beside.get(REPEAT)),
+        )
+        for side in proof.sides
+    ]
     return Evidence(proof, PURPOSES[proof.kind], benchmark, claims, logs)
 
 
 def _read_definition(proof: Proof) -> Benchmark:
     text = proof.benchmark.definition.encode()
     return read_benchmark(text, file=f"{proof.benchmark.id}.toml")
-
-
-def _claim_of(proof: Proof, side: SubmissionPart) -> Claim:
-    return Claim(
-        benchmark_id=proof.benchmark.id,
-        division=side.division,
-        **vars(side.claim),
-        run_files=tuple(log.file for log in side.logs),
-        package=side.claim_sha256 if side.claim.trained_with == "package" else None,
-        deterministic=bool(proof.draw.beside.get(REPEAT)),
-    )
 
 
 def _check_parts(document: Mapping[str, Any], proof: Proof) -> None:

@@ -83,7 +83,14 @@ def score_submission(
             return ScoredSubmission(claim=claim, runs=(), result=result)
     else:
         claim = read_claim(claim_json, file=file, benchmarks=benchmarks, archive=archive)
-        _refuse_contradiction(claim, file=file, benchmark_id=benchmark_id, division=division)
+        for field, given, said in (
+            ("benchmark", benchmark_id, claim.benchmark_id),
+            ("division", division, claim.division),
+        ):
+            if given is not None and given != said:
+                message = f"{shown(said)}, but {shown(given)} was given beside it"
+                expected = f"{shown(given)} in both places or in one"
+                raise ClaimError(message, file=file, field=field, expected=expected)
     benchmark = benchmarks[claim.benchmark_id]
     _check_files(claim, logs, file=file)
     runs = _parse_runs(claim, logs, benchmark, archive=archive)
@@ -192,19 +199,6 @@ def _refuse(violations: Sequence[Violation], *, file: str) -> None:
         )
     if problems:
         raise joined(problems)
-
-
-def _refuse_contradiction(
-    claim: Claim, *, file: str, benchmark_id: str | None, division: str | None
-) -> None:
-    for field, given, said in (
-        ("benchmark", benchmark_id, claim.benchmark_id),
-        ("division", division, claim.division),
-    ):
-        if given is not None and given != said:
-            message = f"{shown(said)}, but {shown(given)} was given beside it"
-            expected = f"{shown(given)} in both places or in one"
-            raise ClaimError(message, file=file, field=field, expected=expected)
 
 
 def _check_files(claim: Claim, logs: Mapping[str, bytes], *, file: str) -> None:
