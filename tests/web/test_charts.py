@@ -33,7 +33,7 @@ from web.charts.curves import (
     runs_chart,
 )
 from web.charts.hardware import roofline_chart, scaling_families
-from web.charts.parts import names_of, series_marks, time_axis
+from web.charts.parts import label, names_of, series_marks, time_axis
 from web.charts.records import records_chart
 from web.charts.spread import distribution_chart, quartiles
 from web.charts.tradeoffs import front_entries, pareto_chart, thin_entries
@@ -228,6 +228,12 @@ def test_names_are_what_tells_rows_apart():
 
     assert names_of([one, other]) == {"a": "1. digits-cnn", "c": "3. MLP"}
     assert names_of([one, two]) == {"a": "1. digits-cnn, alice", "b": "digits-cnn, bob"}
+
+
+def test_long_name_keeps_its_end():
+    long = "MUDD gates and Lightweight Dynamically Composable MHA (this pr v3)"
+    assert label(long, lines=2) == "MUDD gates and Lightweight<br>…Composable MHA (this pr v3)"
+    assert label("digits-cnn", lines=2) == "digits-cnn"
 
 
 def test_curves_of_a_board_are_thinned_and_have_the_reference():

@@ -187,8 +187,11 @@ def plain(text: object, *, longest: int = 200) -> str:
 
 
 def label(text: object, lines: int = MOST_LINES) -> str:
-    """A stranger's text in lines that are short enough for an axis or a legend."""
-    found = textwrap.wrap(str(text), LINE, max_lines=lines, placeholder="…")
+    """A stranger's text in short lines. The last keeps the end, which tells names apart."""
+    found = textwrap.wrap(str(text), LINE)
+    if len(found) > lines:
+        end = str(text)[1 - LINE :]
+        found[lines - 1 :] = [f"…{end.partition(' ')[2] or end}"]
     return "<br>".join(map(plain, found))
 
 
@@ -222,7 +225,7 @@ def axis(
         kind = {"range": [0, 2 * max(known)]}
     return {
         # The margin grows with the labels, and the title keeps off them.
-        "title": {"text": title, "standoff": 10},
+        "title": {"text": f"{title}{', log scale' if 'type' in kind else ''}", "standoff": 10},
         "automargin": True,
         "exponentformat": "none",
         **kind,

@@ -1,10 +1,12 @@
 """Records over time: the chart of a board."""
 
+import math
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 from finishline.rules.ranking import evidence_words
+from finishline.rules.statistics.aggregate import SHORTEST_SECONDS
 from web.charts import parts as draw
 from web.charts.parts import Chart, Table, Trace, View
 from web.formats import TimeFormat, day, moment
@@ -26,6 +28,10 @@ def records_chart(view: View) -> Chart:
     if len(marks) < FEWEST_POINTS:
         return draw.empty(ONE_POINT if marks else NOTHING, Table())
     dates = [mark["date"] for mark in marks]
+    seconds = [max(mark["tta_seconds"], SHORTEST_SECONDS) for mark in marks]
+    low, high = (math.log10(end(seconds) / time.scale) for end in (min, max))
+    margin = 0.12 * (high - low) or 0.1
+    room = {"range": [low - margin, high + margin]}  # Two lines of a name are below the last.
     is_named = sum(len(each["records"]) for each in divisions) <= MOST_NAMED
     traces = []
     for order, (name, division) in enumerate(named):
@@ -41,7 +47,7 @@ def records_chart(view: View) -> Chart:
         xaxis=_date_axis(dates),
         yaxis=draw.axis(time.title)
         if time.quality_unit
-        else draw.time_axis(time, "Time to accuracy", (mark["tta_seconds"] for mark in marks)),
+        else draw.time_axis(time, "Time to accuracy", seconds) | room,
         height=420,
         margin={"l": 48, "r": 16, "t": 56, "b": 48},  # Two lines of a name are above the first.
         showlegend=len(named) > 1,

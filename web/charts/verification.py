@@ -149,7 +149,6 @@ def head_to_head_chart(pairs: Sequence[View], time: TimeFormat = SECONDS) -> Cha
     title = f"Time to accuracy ({time.word})" if by_time else time.title
     known = [at for at in seconds if at is not None]
     is_wide = by_time and bool(known) and max(known) > WIDE * min(known)
-    title += ", log scale" if is_wide else ""
     shift = -16 if is_left else 16  # A letter is outside of its pair.
     return draw.chart(
         [joins, *(_dots([pair[side] for pair in placed], side) for side in LETTERS)],

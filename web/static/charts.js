@@ -3,7 +3,7 @@
 (() => {
   const { plotly, plotlyStyles } = document.currentScript.dataset;
   const narrow = matchMedia("(max-width: 640px)");
-  const NARROW_TICK = 15;
+  const NARROW_NAME = 46;
   let loading = null;
 
   // The page's policy forbids style elements. Plotly looks for its own by id and writes its rules
@@ -63,20 +63,28 @@
     return { ...trace, ...bars, mode, textfont, line: { ...trace.line, color: shade }, ...(marker && { marker }) };
   };
 
-  const short = (text, most) => text?.length > most ? `${text.slice(0, most - 1)}…` : text;
+  // The end of a name often tells it apart.
+  const short = (text) => text.length > NARROW_NAME ? `${text.slice(0, NARROW_NAME - 19)}…${text.slice(-18)}` : text;
+
+  // On a narrow page the names of rows are lines of text above them.
+  const hasNames = (layout) => narrow.matches && layout.yaxis?.ticktext?.some((text) => text.includes(". "));
+  const namesOf = ({ ticktext, tickvals }, colour) => ticktext.map((text, at) => ({
+    text: short(text.replaceAll("<br>", " ")), showarrow: false, xref: "paper", x: 0, y: tickvals[at],
+    xanchor: "left", yshift: 22, font: { color: colour("soft"), size: 14 },
+  }));
 
   const paintAxis = (axis, colour) => ({
     zeroline: false, ...axis, gridcolor: colour("grid"), zerolinecolor: colour("line"), linecolor: colour("edge"),
     tickcolor: colour("edge"), tickfont: { color: colour("soft") },
     title: { ...axis?.title, font: { color: colour("soft"), size: 14 } },
-    ...(narrow.matches && axis?.ticktext && { ticktext: axis.ticktext.map((text) => text.match(/^\d+\./)?.[0] ?? short(text, NARROW_TICK)) }),
   });
 
   // On a narrow page the legend has up to a line for every name; the plot keeps its height.
   const heightOf = (layout, data) => {
     const named = data.filter((trace) => trace.visible !== false && trace.showlegend !== false);
     const names = named.reduce((lines, { name = "" }) => lines + name.split("<br>").length, 0);
-    return layout.height + (narrow.matches ? 19 * Math.max(names - 2, 0) : 0);
+    const room = hasNames(layout) ? 14 * layout.yaxis.ticktext.length : 0;
+    return layout.height + room + (narrow.matches ? 19 * Math.max(names - 2, 0) : 0);
   };
 
   // A target is the finish line: two rows of squares.
@@ -100,12 +108,12 @@
   const paintLayout = (layout, data, colour) => ({
     ...layout,
     height: heightOf(layout, data),
-    margin: { ...layout.margin, ...(layout.shapes?.length && { r: 56 }) },
+    margin: { ...layout.margin, ...(layout.shapes?.length && { r: 56 }), ...(hasNames(layout) && { l: 8 }) },
     font: { family: getComputedStyle(document.body).fontFamily, size: 14, color: colour("ink") },
     xaxis: { showgrid: false, showline: true, ticks: "outside", ...paintAxis(layout.xaxis, colour) },
-    yaxis: { ...paintAxis(layout.yaxis, colour), title: { text: "" }, nticks: 6 },
+    yaxis: { ...paintAxis(layout.yaxis, colour), title: { text: "" }, nticks: 6, ...(hasNames(layout) && { showticklabels: false }) },
     annotations: [
-      ...(layout.annotations ?? []), nameOf(layout.yaxis, colour),
+      ...(hasNames(layout) ? namesOf(layout.yaxis, colour) : []), ...(layout.annotations ?? []), nameOf(layout.yaxis, colour),
       ...(layout.shapes ?? []).filter((shape) => shape.label).map((shape) => valueOf(shape, colour)),
     ],
     shapes: (layout.shapes ?? []).flatMap((shape) => finishLine(shape, colour)),
