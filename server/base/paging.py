@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from sqlalchemy import Row, Select, and_, or_
@@ -28,8 +28,10 @@ class Page:
     next_cursor: str | None
 
 
-def cursor_of(moment: datetime, key: str) -> str:
-    """Encode a position: a time in microseconds, and an id."""
+def cursor_of(moment: date, key: str) -> str:
+    """Encode a position: a time, or the midnight of a day, in microseconds, and an id."""
+    if not isinstance(moment, datetime):
+        moment = datetime.combine(moment, time(), UTC)
     return f"{(moment - EPOCH) // MICROSECOND}.{key}"
 
 
@@ -47,7 +49,7 @@ def read_page(
     *,
     moment: Any,
     key: Any,
-    after: tuple[datetime, str] | None,
+    after: tuple[date, str] | None,
     limit: int,
     keep: Callable[[Row[Any]], bool] | None = None,
 ) -> Page:

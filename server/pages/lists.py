@@ -76,14 +76,12 @@ def _context(
 ) -> Context:
     filters = wanted.model_dump(mode="json", exclude={"cursor"})
     chosen = {name: value for name, value in filters.items() if value is not None}
-    older = None
-    if page.next_cursor is not None:
-        older = f"{address}?{urlencode(chosen | {'cursor': page.next_cursor})}"
+    older = f"{address}?{urlencode(chosen | {'cursor': page.next_cursor})}"
     rows = _Rows(session, services)
     return {
         "rows": [rows.shown(row) for row in page.rows],
         "filters": filters,
-        "older": older,
+        "older": None if page.next_cursor is None else older,
         "is_filtered": bool(chosen.keys() - {"source"}),
         "newest": None if wanted.cursor is None else f"{address}?{urlencode(chosen)}",
         "titles": titles_of(services),

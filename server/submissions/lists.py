@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import Row, Select, func, or_, select
+from sqlalchemy import Date, Row, Select, case, func, or_, select
 from sqlalchemy.orm import Session, joinedload
 
 from finishline.rules.benchmarks.accelerators import NOT_STATED
@@ -20,7 +20,7 @@ from server.base.models import (
     User,
     Verification,
 )
-from server.base.paging import CURSOR_PATTERN, Page, read_cursor, read_page
+from server.base.paging import CURSOR_PATTERN, EPOCH, Page, read_cursor, read_page
 from web.names import accelerator_of_system
 
 PAGE = 25
@@ -71,7 +71,6 @@ _OF_SUBMISSION: tuple[Any, ...] = (
     SUBMITTER,
     DISPLAY_NAME,
 )
-_PLACE: tuple[Any, ...] = (Submission.submitted_at.label("moment"), Submission.id.label("key"))
 _COLUMNS: tuple[Any, ...] = (
     Submission.id,
     Submission.id.label("submission_id"),
@@ -85,7 +84,6 @@ _COLUMNS: tuple[Any, ...] = (
     PublishedResult.published_on.label("submitted_on"),
     Pool.measured_seconds,
     Pool.measured_quality,
-    *_PLACE,
     *_OF_SUBMISSION,
 )
 _OF_VERIFICATION: tuple[Any, ...] = (
@@ -97,8 +95,6 @@ _OF_VERIFICATION: tuple[Any, ...] = (
     Verification.runs,
     Verification.ended_at,
     BenchmarkDefinition.benchmark_id.label("benchmark"),
-    Verification.created_at.label("moment"),
-    Verification.id.label("key"),
     *_OF_SUBMISSION,
 )
 
@@ -106,7 +102,18 @@ _OF_VERIFICATION: tuple[Any, ...] = (
 def list_submissions(session: Session, wanted: SubmissionQuery) -> Page:
     """Read a page of submissions, newest first, with the columns of a list."""
     query = _narrowed(select(*_COLUMNS).outerjoin(Pool, Pool.id == Submission.pool_id), wanted)
-    return _page(session, query, wanted, Submission.submitted_at, Submission.id)
+    return _page(session, query, wanted, _date_of(wanted), Submission.id)
+
+
+# The day of publication of an archive's row, long ago without one, or else of its receipt.
+_PUBLISHED = func.coalesce(PublishedResult.published_on, EPOCH.date(), type_=Date)
+_RECEIVED = func.date(Submission.submitted_at, type_=Date)
+_DAY = case((Submission.evidence == "published", _PUBLISHED), else_=_RECEIVED)
+
+
+def _date_of(wanted: SubmissionQuery) -> Any:
+    """Return the column by which submissions are listed: newest publication, or newest receipt."""
+    return _DAY if wanted.source == "archives" else Submission.submitted_at
 
 
 def count_sources(session: Session, wanted: SubmissionQuery) -> dict[Source, int]:
@@ -115,7 +122,7 @@ def count_sources(session: Session, wanted: SubmissionQuery) -> dict[Source, int
     of_both = wanted.model_copy(update={"source": None})
     columns: tuple[Any, ...] = (is_published, func.count())
     query = _narrowed(select(*columns), of_both)
-    query = _chosen(query, of_both, Submission.submitted_at).group_by(is_published)
+    query = _chosen(query, of_both, _DAY).group_by(is_published)
     found = {bool(row[0]): row[1] for row in session.execute(query)}
     return {"here": found.get(False, 0), "archives": found.get(True, 0)}
 
@@ -127,7 +134,8 @@ def find_submissions(session: Session, words: str, *, limit: int, among: int) ->
         func.lower(column).contains(words.lower(), autoescape=True)
         for column in (Submission.model, Submission.system["name"].as_string())
     ]
-    query = select(*_COLUMNS).outerjoin(Pool, Pool.id == Submission.pool_id)
+    columns: tuple[Any, ...] = (*_COLUMNS, Submission.submitted_at.label("moment"))
+    query = select(*columns).outerjoin(Pool, Pool.id == Submission.pool_id)
     named = or_(Submission.id == words, Submission.id.in_(latest) & or_(*like))
     newest = Submission.submitted_at.desc()
     query = _narrowed(query, SubmissionQuery()).where(named).order_by(newest).limit(limit)
@@ -143,14 +151,13 @@ def whole_submissions(
     user_id: int | None = None,
 ) -> tuple[list[Submission], str | None]:
     """Read a page of the same list with whole submissions, and the cursor of the next page."""
-    columns: tuple[Any, ...] = (Submission, *_PLACE)
-    query = _narrowed(select(*columns).options(joinedload(Submission.package)), wanted)
+    query = _narrowed(select(Submission).options(joinedload(Submission.package)), wanted)
     if package is not None:
         begins_so = TrainingPackage.package_sha256.startswith(package)
         query = query.where(Submission.package.has(begins_so))
     if user_id is not None:
         query = query.where(Submission.user_id == user_id)
-    page = _page(session, query, wanted, Submission.submitted_at, Submission.id, limit=limit)
+    page = _page(session, query, wanted, _date_of(wanted), Submission.id, limit=limit)
     return [row.Submission for row in page.rows], page.next_cursor
 
 
@@ -192,9 +199,9 @@ def _chosen(query: Select[Any], wanted: ListQuery, moment: Any) -> Select[Any]:
     if wanted.evidence is not None:
         query = query.where(Submission.evidence == wanted.evidence)
     if wanted.since is not None:
-        query = query.where(moment >= _midnight(wanted.since))
+        query = query.where(moment >= _start_of(wanted.since, moment))
     if wanted.until is not None and wanted.until < date.max:
-        query = query.where(moment < _midnight(wanted.until + timedelta(days=1)))
+        query = query.where(moment < _start_of(wanted.until + timedelta(days=1), moment))
     return query
 
 
@@ -207,8 +214,11 @@ def _page(
     *,
     limit: int | None = None,
 ) -> Page:
-    query = _chosen(query, wanted, moment)
-    after = None if wanted.cursor is None else read_cursor(wanted.cursor)
+    place: tuple[Any, ...] = (moment.label("moment"), key.label("key"))
+    query = _chosen(query, wanted, moment).add_columns(*place)
+    after: tuple[date, str] | None = None if wanted.cursor is None else read_cursor(wanted.cursor)
+    if after is not None and isinstance(after[0], datetime) and isinstance(moment.type, Date):
+        after = (after[0].date(), after[1])
     keep: Callable[[Row[Any]], bool] | None = None
     if wanted.accelerator is not None:
         model = wanted.accelerator.casefold()
@@ -222,5 +232,5 @@ def _page(
     )
 
 
-def _midnight(day: date) -> datetime:
-    return datetime.combine(day, time(), UTC)
+def _start_of(day: date, moment: Any) -> date:
+    return day if isinstance(moment.type, Date) else datetime.combine(day, time(), UTC)

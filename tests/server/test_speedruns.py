@@ -1,6 +1,7 @@
 """Records of the NanoGPT speedrun on a server: its board, its time line and the figures of each."""
 
 import json
+import re
 
 import pytest
 
@@ -52,6 +53,15 @@ def test_an_import_makes_the_board_of_the_track(imported, client, bring, tmp_pat
     page = client.get("/benchmarks/nanogpt").text
     assert "Smaller steps" in page
     assert "2 to 100" in page
+    assert "Published and reviewed by the maintainers of" in page
+    assert "It is listed as claimed, below the ranked rows." in page
+    # One page has 25 rows by default, and a link to all of them.
+    first = client.get("/benchmarks/nanogpt?limit=1").text
+    assert 'href="?division=open&amp;limit=2#board">Show all 2<' in first
+    listed = client.get("/submissions?source=archives").text
+    days = re.findall(r'<time datetime="(\d{4}-\d\d-\d\d)">', listed)
+    assert days == sorted(days, reverse=True)
+    assert len(set(days)) > 1
     benchmark = client.get("/api/v1/benchmarks/nanogpt").json()
     assert (benchmark["runs"]["count"], benchmark["runs"]["most"]) == (2, 100)
     assert benchmark["convergence_unit"] == "steps"
