@@ -45,7 +45,7 @@ def test_what_waits_has_an_expected_start(replay, ask_another, hello, client, ma
     assert "Place in the queue" not in client.get(f"/verifications/{second}").text
     page = client.get("/workers").text
     assert "in about 5 minutes" in page
-    assert "1 of 1 worker alive, 1 at work. 1 waiting." in page
+    assert "1 of 1 worker online, 1 at work. 1 waiting." in page
     assert "before run 1 of" in page
     (worker,) = client.get("/api/v1/workers").json()["workers"]
     assert worker["under_way"]["verification_id"] == second
@@ -60,7 +60,7 @@ def test_what_waits_has_an_expected_start(replay, ask_another, hello, client, ma
 
 def test_a_worker_has_a_page_with_its_roofline(replay, hello, client, walter, make_report):
     hello()
-    assert "does not measure itself" in client.get("/workers").text
+    assert '<span class="soft">none</span>' in client.get("/workers").text
     figures = {
         "gemm_fp32": Figure(0.1, "TFLOP/s", "matmul"),
         "convolution_fp32": Figure(0.2, "TFLOP/s", "conv"),
