@@ -136,17 +136,20 @@ def standing_words(submission: View) -> str:
     return "withdrawn" if submission["withdrawal"] else evidence_words(submission)
 
 
-def short_reason(line: View, holder: str = "the holder") -> str:
+def short_reason(line: View, holder: str = "first place") -> str:
     """The reason of a verdict in one sentence. Of a head-to-head without its statistics."""
     reason = line["reason"]
     ratio = reason["numbers"].get("ratio")
     if line["kind"] != "head_to_head" or not ratio:
         return str(reason["message"][:1].upper() + reason["message"][1:])
     won, pairs = (int(reason["numbers"][name]) for name in ("challenger_won", "pairs"))
-    pace = f"takes {significant(ratio, 3)} times the time of {holder}"
+    if line["outcome"] == "not_proven":
+        took = f"it took {significant(ratio, 3)} times as long as {holder}"
+        return f"Over {count_text(pairs, 'pair')} {took}, which stays."
+    pace = f"takes {significant(ratio, 3)} times the time of"
     if ratio < 0.5:
-        pace = f"is {number(1 / ratio, 2)} times as fast as {holder}"
-    return f"It {pace}: it won {won} of {count_text(pairs, 'pair')}."
+        pace = f"is {number(1 / ratio, 2)} times as fast as"
+    return f"It {pace} {holder}: it won {won} of {count_text(pairs, 'pair')}."
 
 
 def reads_between_evaluations(check: View, submission: View) -> bool:

@@ -140,6 +140,13 @@ def lowest_records(records: RecordList) -> dict[Evidence, DivisionRecords]:
     return {one.evidence: one for one in held}
 
 
+def first_row(held: DivisionRecords) -> RecordView | NoRecordView:
+    """Return the first row of the board: the holder's, or an archive's lowest time."""
+    rows: list[RecordView | NoRecordView] = [held.records[-1]]
+    rows += held.not_records if held.evidence == "published" else []
+    return min(rows, key=lambda one: one.tta_seconds)
+
+
 def held_record(
     session: Session, benchmark: Benchmark, division: str, *, version: int | None = None
 ) -> dict[str, Any] | None:

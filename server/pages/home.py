@@ -18,7 +18,7 @@ from server.benchmarks.definitions import rounds_of
 from server.benchmarks.endpoints import NO_SUBMISSIONS, Counts, benchmark_view, count_submissions
 from server.boards.board import board_results
 from server.boards.live import read_race
-from server.boards.records import DivisionRecords, lowest_records, records_by_benchmark
+from server.boards.records import DivisionRecords, first_row, lowest_records, records_by_benchmark
 from server.pages.board import times_fitting, times_of
 from server.pages.declared import Context, public_page
 from server.submissions.lists import SubmissionQuery, list_submissions
@@ -105,12 +105,10 @@ def _row(benchmark: Benchmark, count: Counts, held: DivisionRecords | None) -> d
         times.append(count.slowest_published.get(held.division))
     time = times_fitting(benchmark, times)
     shown = [record.model_dump() for record in records]
-    # The first row of an archive's board has its lowest time, proven or not.
-    others = held.not_records if held is not None and held.evidence == "published" else []
-    lowest = [one.model_dump() for one in others if one.tta_seconds < records[-1].tta_seconds]
-    first = min(lowest, key=lambda one: one["tta_seconds"], default=shown[-1] if shown else None)
+    first = None if held is None else first_row(held).model_dump()
     division = None if held is None else held.division
-    return {"records": shown, "first": first, "time": time, "held": division}
+    trust = getattr(benchmark.trainings, "trust", None)
+    return {"records": shown, "first": first, "time": time, "held": division, "trust": trust}
 
 
 def _race(
@@ -122,9 +120,10 @@ def _race(
             continue
         chart = _chart(session, times, line)
         if any(len(trace["x"]) > 1 for trace in chart.figure["data"]):
-            against = find_verification(session, line.id).against
-            holder = "the holder" if against is None else against.model
-            return {"line": line, "chart": chart, "holder": holder}
+            found = find_verification(session, line.id)
+            holder = "first place" if found.against is None else found.against.model
+            division = None if found.submission is None else found.submission.division
+            return {"line": line, "chart": chart, "holder": holder, "division": division}
     return None
 
 

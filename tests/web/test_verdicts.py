@@ -23,13 +23,16 @@ def test_epochs_between_evaluations_are_marked():
 
 
 def test_head_to_head_has_a_short_sentence():
-    def line(ratio, kind="head_to_head"):
+    def line(ratio, kind="head_to_head", outcome="challenger_faster"):
         numbers = {"ratio": ratio, "pairs": 10.0, "challenger_won": 9.0}
-        return {"kind": kind, "reason": {"message": "all well", "numbers": numbers}}
+        reason = {"message": "all well", "numbers": numbers}
+        return {"kind": kind, "outcome": outcome, "reason": reason}
 
     assert short_reason(line(0.02), "Ann") == "It is 50 times as fast as Ann: it won 9 of 10 pairs."
-    slower = "It takes 1.02 times the time of the holder: it won 9 of 10 pairs."
-    assert short_reason(line(1.0228)) == slower
+    faster = "It takes 0.900 times the time of first place: it won 9 of 10 pairs."
+    assert short_reason(line(0.9)) == faster
+    stays = "Over 10 pairs it took 1.02 times as long as first place, which stays."
+    assert short_reason(line(1.0228, outcome="not_proven")) == stays
     assert short_reason(line(0.02, "replay")) == "All well"
 
 
