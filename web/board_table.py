@@ -111,7 +111,7 @@ KEPT_BY_FORM = (
     *("sort", "order", "limit", "columns"),
 )
 FIRST_ORDER = ("rank", "asc")
-USUAL_LIMIT = 50
+USUAL_LIMIT = 25
 # The metrics of each kind of board, by default ranked by the first.
 METRICS = {
     "train": {"tta": "time", "quality": "quality", "cost": "cost", "energy": "energy"},
@@ -252,7 +252,10 @@ def board_tabs(
             words = _division_words(None if alone else division, kind, is_alone=len(kinds) == 1)
             if part == "archive":
                 archives = sum(other == "archive" for _, other in parts)
-                words = _archive_words(benchmark, kind, division if archives > 1 else None)
+                kind_name = "Inference" if kind == "inference" else None
+                name = round_name({**benchmark, "round": "archive"})
+                named = (kind_name, name, division if archives > 1 else None)
+                words = ", ".join(filter(None, named))
             tabs.append((words, link, is_shown))
     return tabs
 
@@ -284,9 +287,3 @@ def _division_words(division: str | None, kind: str, *, is_alone: bool) -> str:
     if kind == "inference":
         return f"Inference, {division}" if division else "Inference"
     return division.capitalize() if division else "Leaderboard" if is_alone else "Training"
-
-
-def _archive_words(benchmark: Mapping[str, Any], kind: str, division: str | None) -> str:
-    name = round_name({**benchmark, "round": "archive"})
-    parts = ("Inference" if kind == "inference" else None, name, division)
-    return ", ".join(part for part in parts if part)

@@ -54,11 +54,6 @@ class Plot:
     first: float
     marks: Mapping[str, Mark]
 
-    @property
-    def has_intervals(self) -> bool:
-        """Whether some figure has an interval."""
-        return any(mark.width for mark in self.marks.values())
-
 
 def board_plot(
     entries: Sequence[Entry], metric: str, time: TimeFormat, first: Entry | None

@@ -8,13 +8,16 @@ from fastapi import APIRouter, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
 from pydantic import ConfigDict, Field, ValidationError
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
+from finishline.rules.verification.purposes import HEAD_TO_HEAD
 from server.base.board_versions import board_version, cached_for_board
 from server.base.database import Services, ServicesDep
 from server.base.errors import ConflictError, ContentError, ServerError
+from server.base.models import PoolRun, Verification
 from server.benchmarks.definitions import find_benchmark, round_of, rounds_of
 from server.benchmarks.endpoints import NO_SUBMISSIONS, benchmark_view, count_submissions
 from server.benchmarks.phases import current_dates
@@ -27,6 +30,7 @@ from server.boards.board import (
 from server.boards.endpoints import Encoded, answer_board
 from server.boards.lineage import MOST_PACKAGES, has_lineage, list_ideas
 from server.boards.query import BoardQuery
+from server.boards.records import first_row, list_records
 from server.pages.declared import Context, public_page, sentence_of
 from server.pages.entries import trainings_table
 from web.board_table import USUAL_LIMIT
@@ -146,10 +150,24 @@ def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
     if board["what_if"] or board["price"]:
         usual = query.model_copy(update=dict.fromkeys(WHAT_IF_FIELDS))
         official = ranked_board(session, benchmark, usual, version=version)
-        board["moves"] = _moves(official, board["entries"])
+        ranks = {row["submission_id"]: row["rank"] for row in official.page()}
+        found = ((e["submission_id"], e["rank"]) for e in board["entries"])
+        # Ranks that entries gain over the official ranking. Below 0 are lost.
+        board["moves"] = {n: ranks[n] - rank for n, rank in found if rank and ranks.get(n)}
     named = {"benchmark": benchmark.benchmark_id}
     board["entries"] = [entry | named for entry in board["entries"]]
     first = ranked.page(0, 1)[0].entry() | named if ranked.order.numbered else None
+    if first is not None:
+        runs = select(PoolRun.index).join(Verification, Verification.id == PoolRun.verification_id)
+        of_pairs = PoolRun.pool_id == first["pool_id"], Verification.kind == HEAD_TO_HEAD.name
+        first["paired_runs"] = len(session.scalars(runs.where(*of_pairs)).all())
+    evidence = "measured" if query.round == "open" else "published"
+    others = [
+        first_row(one).model_dump() | {"division": one.division}
+        for one in list_records(session, benchmark, version=version).divisions
+        if one.holder and one.division != query.division and one.evidence == evidence
+        if ranked.hardware_class in (None, one.hardware_class)
+    ]
     around = _around(session, benchmark, query, version)
     # Without published results there is one round, and it stays out of the links.
     only = None if around["benchmark"]["published"] else {"round"}
@@ -158,18 +176,12 @@ def board_context(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
         "time": times_of_board(benchmark, ranked),
         "facts": {"entries": len(ranked.rows)},
         "first": first,
+        "others": others,
         "place": ranked.first_place,
         "classes": [name for name in (ranked.hardware_class, *ranked.other_classes) if name],
         "filters": query.model_dump(mode="json", exclude_defaults=True, exclude=only),
         "facets": ranked.facets,
     }
-
-
-def _moves(official: RankedBoard, entries: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Count the ranks that entries gain over the official ranking. Below 0 are lost."""
-    ranks = {row["submission_id"]: row["rank"] for row in official.page()}
-    found = ((e["submission_id"], e["rank"]) for e in entries)
-    return {name: ranks[name] - rank for name, rank in found if rank and ranks.get(name)}
 
 
 def refused_context(

@@ -66,11 +66,6 @@ class ChartQuery(BoardQuery):
         ids = [part.strip() for text in value for part in str(text).split(",")]
         return list(dict.fromkeys(part for part in ids if part))
 
-    def of_whole_board(self) -> "ChartQuery":
-        """Return the same query for the whole board."""
-        known = type(self).model_fields
-        return self.model_copy(update={k: v for k, v in EVERY_ENTRY.items() if k in known})
-
     @property
     def narrows_further(self) -> bool:
         """Whether it asks for something else than the official ranking of a division."""
@@ -103,7 +98,7 @@ def chart_view(
     """Collect the data for a chart."""
     target = benchmark_view(benchmark).model_dump(mode="json")["target"]
     view: View = {"target": target, "against": query.against}
-    context = board_context(session, benchmark, query.of_whole_board())
+    context = board_context(session, benchmark, query.model_copy(update=EVERY_ENTRY))
     board = context["board"]
     view |= {name: context[name] for name in SHARED}
     if chart.needs == "records":
@@ -172,13 +167,9 @@ def _sets(
         if what_if is not None:
             found = times.get(name, ())
             runs = [run | {"seconds": time.seconds} for run, time in zip(runs, found, strict=False)]
-        sets.append({"entry": entry, "runs": [_scaled(run, factor) for run in runs]})
+        scaled = [run | {"seconds": run["seconds"] and run["seconds"] * factor} for run in runs]
+        sets.append({"entry": entry, "runs": scaled})
     return sets
-
-
-def _scaled(run: View, factor: float) -> View:
-    seconds = run["seconds"]
-    return run | {"seconds": None if seconds is None else seconds * factor}
 
 
 def _reference(session: Session, benchmark: Benchmark) -> list[View]:

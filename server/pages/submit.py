@@ -12,7 +12,6 @@ from fastapi.responses import RedirectResponse, Response
 from sqlalchemy.orm import Session
 from starlette.datastructures import FormData, UploadFile
 
-from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.logs import unpacked_name
 from finishline.rules.submissions.claim import CLAIM_LIMIT_BYTES
@@ -190,21 +189,15 @@ def _answer(request: Request, console: Console, form: FormData) -> Response:
         with read_upload(services, chosen_form(form)) as upload:
             if not _text(form, "send"):
                 found = preview_submission(services, caller, upload)
-                return again(preview=found, **_units(services.benchmarks[found.benchmark]))
+                benchmark = services.benchmarks[found.benchmark]
+                units = {"unit": benchmark.target.unit, "time_unit": benchmark.time_unit}
+                return again(preview=found, title=benchmark.title, **units)
             # The same files sent twice by one form are one submission.
             key = f"{typed['key']}.{upload.sha256}"
             submission_id = accept(services, caller, upload, key=key).submission_id
     except (RuleError, ServerError) as error:
         return again(refusal=refusal_of(error))
     return RedirectResponse(f"/submissions/{quote(submission_id, safe='')}", status_code=303)
-
-
-def _units(benchmark: Benchmark) -> Context:
-    return {
-        "title": benchmark.title,
-        "unit": benchmark.target.unit,
-        "time_unit": benchmark.time_unit,
-    }
 
 
 def refusal_of(error: RuleError | ServerError) -> ServerError:

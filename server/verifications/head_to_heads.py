@@ -91,6 +91,7 @@ class Meeting:
     p_value: float | None = None
     ratio: float | None = None
     difference: float | None = None
+    pairs: float | None = None
     is_below_target: bool = False
     may_be_cancelled: bool = False
 
@@ -392,6 +393,7 @@ def _meeting(stage: Any, earlier: Meeting | None, reasons: Sequence[Any]) -> Mee
         p_value=numbers.get("p_value"),
         ratio=numbers.get("ratio"),
         difference=numbers.get("difference"),
+        pairs=numbers.get("pairs"),
         is_below_target="below_target" in numbers,
         may_be_cancelled=stage.state == "queued" and stage.is_own,
     )

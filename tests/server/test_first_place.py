@@ -365,8 +365,14 @@ def test_a_challenger_takes_first_place_head_to_head(reference, row_of, queued, 
     board = words_of(client.get("/benchmarks/digits?division=open").text)
     for words in ("First place 0.837 s", "Reference takes 1.19 ×", "How sure p &lt; 0.0001"):
         assert words in board
-    for words in ("first place since", "+19 %", "holder, "):
+    assert "13 runs: 3 by itself, 10 in head-to-heads" in board
+    for words in ("first place since", "+19 %", "was first place, "):
         assert words in board
+    closed = words_of(client.get("/benchmarks/digits?division=closed").text)
+    assert "First place, open division 0.837 s code that changes the method" in closed
+    home = client.get("/").text
+    assert 'href="/benchmarks/digits?division=open"' in home
+    assert "are a demonstration" in words_of(home)
     (division,) = records(client)
     assert [each["submission_id"] for each in division["records"]] == [reference, faster]
     record = division["records"][-1]
@@ -411,6 +417,9 @@ def test_a_challenger_that_is_not_ahead_keeps_its_place(reference, row_of, queue
     assert (missed["submission_id"], missed["holder"]) == (unlucky, reference)
     page = client.get("/benchmarks/digits/charts/records")
     assert "no first place" in page.text
+    board = words_of(client.get("/benchmarks/digits?division=open").text)
+    assert "Its mean is lower, but side by side it was behind (5 pairs, " in board
+    assert "behind after 5, 10 or 20 pairs has lost" in board
 
 
 def test_lost_runs_count_for_their_row(reference, row_of, queued, client):
