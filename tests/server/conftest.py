@@ -25,7 +25,14 @@ from server.benchmarks.definitions import put_in_force
 from server.benchmarks.in_force import PhaseWatch
 from server.people.accounts import create_token
 from server.reactions import connect_rooms
-from tests.support.build import Person, ask_for_replay, build_report, measure, take_from_archive
+from tests.support.build import (
+    Person,
+    ask_for_replay,
+    build_report,
+    measure,
+    take_from_archive,
+    taken,
+)
 from tests.support.postgresql import running_postgresql
 from tests.support.run_logs import CLAIM, SECONDS_PER_EPOCH, SubmissionParts, build_log
 from tests.support.services import services_of
@@ -41,7 +48,6 @@ def rooms_are_connected():
 
 @pytest.fixture(scope="session")
 def migrated_file(tmp_path_factory):
-    """A SQLite file at the newest schema, to be copied."""
     path = tmp_path_factory.mktemp("schema") / "empty.db"
     database = Database(f"sqlite:///{path}")
     migrate(database)
@@ -68,7 +74,6 @@ def sqlite_url(sqlite_database, migrated_file):
 
 @pytest.fixture(scope="session")
 def postgresql():
-    """A real PostgreSQL for the session; the engine makes and drops databases."""
     with running_postgresql() as url:
         engine = create_engine(url, isolation_level="AUTOCOMMIT", poolclass=NullPool)
         yield engine
@@ -77,7 +82,6 @@ def postgresql():
 
 @contextmanager
 def postgresql_database(server, template="template1"):
-    """The address of a database that is a copy of another, for as long as the block lasts."""
     name = f"test_{secrets.token_hex(6)}"
     with server.connect() as connection:
         connection.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE {template}")
@@ -88,14 +92,12 @@ def postgresql_database(server, template="template1"):
 
 @pytest.fixture
 def empty_postgresql_url(postgresql):
-    """An empty PostgreSQL database of the test's own."""
     with postgresql_database(postgresql) as url:
         yield url
 
 
 @pytest.fixture(scope="session")
 def migrated_postgresql(postgresql):
-    """The name of a PostgreSQL database at the newest schema, to be copied."""
     with postgresql_database(postgresql) as url:
         database = Database(url)
         migrate(database)
@@ -105,7 +107,6 @@ def migrated_postgresql(postgresql):
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.nightly)])
 def empty_database(request, tmp_path):
-    """A database of either kind, for a test of one migration to bring to where it begins."""
     if request.param == "sqlite":
         database = Database(f"sqlite:///{tmp_path / 'new' / 'old.db'}")
     else:
@@ -116,7 +117,6 @@ def empty_database(request, tmp_path):
 
 @pytest.fixture
 def postgresql_url(postgresql, migrated_postgresql):
-    """A migrated PostgreSQL database of the test's own."""
     with postgresql_database(postgresql, migrated_postgresql) as url:
         yield url
 
@@ -132,7 +132,6 @@ def database_url(request):
 
 @pytest.fixture
 def settings(tmp_path, database_url):
-    """Settings of a server of its own, with small limits."""
     return Settings(
         database_url=database_url,
         artifacts_dir=tmp_path / "artifacts",
@@ -140,13 +139,12 @@ def settings(tmp_path, database_url):
         max_request_bytes=4 * MIB,
         max_json_bytes=MIB,
         max_log_files=5,
-        rate_limits=False,  # A test asks faster than people do.
+        rate_limits=False,
     )
 
 
 @pytest.fixture
 def client(settings, request):
-    """The application, without its dispatch loop."""
     database = None
     if settings.database_url.startswith("sqlite:"):
         database = request.getfixturevalue("sqlite_database")
@@ -157,8 +155,6 @@ def client(settings, request):
 
 @pytest.fixture
 def offer_archive(client):
-    """Offers the shipped definition of an archive, as the import of one of its results does."""
-
     def offer(benchmark_id):
         services = services_of(client)
         with services.database.write() as session:
@@ -171,71 +167,43 @@ def offer_archive(client):
 
 @pytest.fixture
 def database(client):
-    """The database of `client`."""
     return services_of(client).database
 
 
 @pytest.fixture
-def make_person(database):
-    """Makes people by name and role."""
-
+def make_person(client, database):
     def make(name, role):
         with database.write() as session:
             made = create_token(session, user_name=name, role=role, expires_in=None)
-        return Person(name, made.secret)
+        return Person(name, made.secret, client)
 
     return make
 
 
-@pytest.fixture
-def alice(make_person):
-    """A submitter."""
-    return make_person("alice", "submitter")
+def person(name, role):
+    @pytest.fixture(name=name)
+    def made(make_person):
+        return make_person(name, role)
+
+    return made
 
 
-@pytest.fixture
-def bob(make_person):
-    """Another submitter."""
-    return make_person("bob", "submitter")
-
-
-@pytest.fixture
-def olivia(make_person):
-    """An organiser."""
-    return make_person("olivia", "organiser")
-
-
-@pytest.fixture
-def ada(make_person):
-    """An admin."""
-    return make_person("ada", "admin")
-
-
-@pytest.fixture
-def walter(make_person):
-    """A worker."""
-    return make_person("walter", "worker")
+alice, bob = person("alice", "submitter"), person("bob", "submitter")
+olivia, ada = person("olivia", "organiser"), person("ada", "admin")
+walter = person("walter", "worker")
 
 
 @pytest.fixture
 def digits_submission(digits):
-    """Three honest digits runs in the closed division."""
-    names = [f"run_{index}.log" for index in range(3)]
-    return SubmissionParts(
-        claim=deepcopy(CLAIM) | {"runs": names},
-        logs={
-            name: build_log(
-                digits, 100 + index, name=name, seconds_per_epoch=SECONDS_PER_EPOCH + index * 0.004
-            )
-            for index, name in enumerate(names)
-        },
-    )
+    logs = {}
+    for index, name in enumerate(("run_0.log", "run_1.log", "run_2.log")):
+        pace = SECONDS_PER_EPOCH + index * 0.004
+        logs[name] = build_log(digits, 100 + index, name=name, seconds_per_epoch=pace)
+    return SubmissionParts(claim=deepcopy(CLAIM) | {"runs": list(logs)}, logs=logs)
 
 
 @pytest.fixture
 def hello(client, walter):
-    """Says hello as a worker of walter's, or of another person: see say_hello."""
-
     def say(name="walter-1", *, person=walter, **how):
         return say_hello(client, person, worker=name, **how)
 
@@ -263,20 +231,15 @@ def submit(client, alice):
             logs = {name: trained_anew(log, times[name]) for name, log in own.items()}
             parts = replace(parts, logs=parts.logs | logs)
         headers = (by or alice).headers | ({"Idempotency-Key": key} if key else {})
-        return client.post(
-            "/api/v1/submissions", files=parts.files(), data=parts.form, headers=headers
-        )
+        sent_as = {"files": parts.files(), "data": parts.form, "headers": headers}
+        return client.post("/api/v1/submissions", **sent_as)
 
     return send
 
 
 def list_stored_files(settings):
-    """Every file in the artifact store."""
-    return sorted(
-        str(path.relative_to(settings.artifacts_dir))
-        for path in settings.artifacts_dir.rglob("*")
-        if path.is_file()
-    )
+    files = (path for path in settings.artifacts_dir.rglob("*") if path.is_file())
+    return sorted(str(path.relative_to(settings.artifacts_dir)) for path in files)
 
 
 @pytest.fixture
@@ -285,9 +248,8 @@ def publish(submit, olivia, database):
 
     def send(parts, *, organisation=None):
         claim = parts.claim | ({"organisation": organisation} if organisation else {})
-        answer = submit(replace(parts, claim=claim, form={"archive": "true"}), by=olivia)
-        assert answer.status_code == 201, answer.text
-        submission_id = answer.json()["id"]
+        sent = submit(replace(parts, claim=claim, form={"archive": "true"}), by=olivia)
+        submission_id = taken(sent)["id"]
         take_from_archive(database, submission_id)
         return submission_id
 
@@ -309,18 +271,15 @@ def enter(digits_submission, publish, make_log):
         system=None,
         **claim,
     ):
-        parts = deepcopy(digits_submission)
+        parts = replace(deepcopy(digits_submission), logs={})
         paces = paces or [seconds_per_epoch + index * spread for index in range(3)]
         names = [f"run_{index}.log" for index in range(len(paces))]
         parts.claim |= claim | {"division": division, "runs": names}
         parts.claim["system"] |= {"price_usd_per_hour": price} | (system or {})
-        qualities = None if reached else [50.0] * 8
-        parts.logs = {
-            name: make_log(
-                index, name=name, division=division, seconds_per_epoch=pace, qualities=qualities
-            ).replace(b'"success"', b'"success"' if reached else b'"aborted"')
-            for index, (name, pace) in enumerate(zip(names, paces, strict=True))
-        }
+        how = {"division": division, "qualities": None if reached else [50.0] * 8}
+        for index, (name, pace) in enumerate(zip(names, paces, strict=True)):
+            log = make_log(index, name=name, seconds_per_epoch=pace, **how)
+            parts.logs[name] = log if reached else log.replace(b'"success"', b'"aborted"')
         return publish(parts, organisation=by)
 
     return send
@@ -333,26 +292,21 @@ def without_place(view):
 
 @pytest.fixture
 def make_log(digits):
-    """Writes the log of a digits run: see build_log."""
     return partial(build_log, digits)
 
 
 @pytest.fixture
 def make_report():
-    """Builds the report of a replay: see build_report."""
     return build_report
 
 
 @pytest.fixture
 def stored_files(settings):
-    """Lists what is in the artifact store."""
     return partial(list_stored_files, settings)
 
 
 @pytest.fixture
 def row_counts(database):
-    """Counts the rows of every table."""
-
     def count():
         with database.read() as session:
             return {
@@ -365,14 +319,12 @@ def row_counts(database):
 
 @pytest.fixture
 def replay(digits_submission, submit, client, database, olivia, walter):
-    """A digits submission whose verification an organiser has asked for."""
     submission_id = submit(digits_submission).json()["id"]
     return ask_for_replay(client, database, submission_id, by=olivia, worker=walter)
 
 
 @pytest.fixture
 def ask_another(replay, digits_submission, submit, olivia):
-    """Asks for a verification of another submission, of alice or somebody else; its id."""
     sizes = count(65)
 
     def ask(by=None):
@@ -399,18 +351,11 @@ def measured(digits_submission, digits, submit, client, database, olivia, walter
         parts.claim |= claim
         system = {"hardware_class": f"cpu-{number}"} | (system or {})
         parts.claim["system"] |= system
+        logged = {"division": parts.claim["division"], "seconds_per_epoch": seconds_per_epoch}
+        logged["batch_size"] = int(parts.claim["hyperparameters"].get("batch_size", 64))
         for index, name in enumerate(parts.logs):
-            parts.logs[name] = build_log(
-                digits,
-                100 * number + index,
-                name=name,
-                division=parts.claim["division"],
-                seconds_per_epoch=seconds_per_epoch,
-                batch_size=int(parts.claim["hyperparameters"].get("batch_size", 64)),
-            )
-        answer = submit(parts, by=by)
-        assert answer.status_code == 201, answer.text
-        submission_id = answer.json()["id"]
+            parts.logs[name] = build_log(digits, 100 * number + index, name=name, **logged)
+        submission_id = taken(submit(parts, by=by))["id"]
         found = ask_for_replay(client, database, submission_id, by=olivia, worker=walter)
         how = {"seconds_per_epoch": seconds_per_epoch} | (report or {})
         measure(found, hardware_class=system["hardware_class"], **how)
@@ -420,13 +365,12 @@ def measured(digits_submission, digits, submit, client, database, olivia, walter
 
 
 @pytest.fixture
-def embargo(client, olivia):
+def embargo(olivia):
     """Sets the end of an embargo as a distance from this moment; None takes it away."""
 
     def change(until):
         at = None if until is None else (utc_now() + until).isoformat()
         body = {"embargo_until": at, "reason": "the round is not over"}
-        answer = client.post("/api/v1/benchmarks/digits/phases", json=body, headers=olivia.headers)
-        assert answer.status_code == 201, answer.text
+        taken(olivia.post("/api/v1/benchmarks/digits/phases", body))
 
     return change

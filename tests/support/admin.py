@@ -24,15 +24,12 @@ def environment_of(settings):
 
 @dataclass(frozen=True)
 class Said:
-    """What a command left: its exit code and both its outputs."""
-
     code: int
     out: str
     err: str
 
 
 def run_admin(environment, *arguments):
-    """Run `python -m server.admin` with these arguments, and with these settings alone."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["server.admin", *arguments])
         return _run(environment, main)

@@ -39,7 +39,6 @@ def archive_of(files, *, root=("/", "tree")):
 
 
 def score_tree(files, *, root=("/", "tree")):
-    """The records of the submissions in a tree of files, given by path."""
     archive = archive_of(files, root=root)
     one_file = len(files) == 1 and "/" not in next(iter(files))
     found = find_scorable(archive, asked_for_file=one_file)
@@ -48,7 +47,6 @@ def score_tree(files, *, root=("/", "tree")):
 
 
 def make_line(key, time_ms, value=None, **metadata):
-    """One line in the spelling of MLPerf's own logger."""
     kinds = {"run_start": "INTERVAL_START", "run_stop": "INTERVAL_END"}
     line = {"namespace": "", "time_ms": time_ms, "event_type": kinds.get(key, "POINT_IN_TIME"),
             "key": key, "value": value, "metadata": metadata}  # fmt: skip
@@ -96,7 +94,6 @@ def make_package(logs=None, **system):
 
 
 def write_package(folder, organisation="ACME", *, system=None):
-    """One set of five runs of an organisation, 10 to 14 minutes."""
     results = folder / organisation / "results" / "big" / "retinanet"
     results.mkdir(parents=True)
     for number in range(5):
@@ -109,7 +106,6 @@ def write_package(folder, organisation="ACME", *, system=None):
 
 
 def write_entries(folder):
-    """Two entries of DAWNBench, of which one has no TSV."""
     train = folder / "CIFAR10" / "train"
     train.mkdir(parents=True)
     for name in ("good", "half"):

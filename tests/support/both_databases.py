@@ -18,7 +18,6 @@ ON_POSTGRESQL = pytest.mark.parametrize("database_url", ["postgresql"], indirect
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.nightly)])
 def database_url(request):
-    """A migrated database of either kind."""
     return request.getfixturevalue(f"{request.param}_url")
 
 

@@ -91,14 +91,12 @@ def no_limit(name, value):
 
 
 def writable_stage(monkeypatch, folder):
-    """Stage files for the box's uid so that they can be written."""
     text = bubblewrap.STAGE.replace('mount -o remount,bind,ro "$stage/$n"', ":")
     assert text != bubblewrap.STAGE
     monkeypatch.setattr(bubblewrap, "STAGE", text)
 
 
 def workers_environment(monkeypatch, folder):
-    """Start bubblewrap with the environment of the worker."""
     popen = subprocess.Popen
     monkeypatch.setattr(
         subprocess, "Popen", lambda *given, **named: popen(*given, **(named | {"env": None}))
@@ -111,18 +109,15 @@ def all_packages(monkeypatch, folder):
 
 
 def no_masks(monkeypatch, folder):
-    """Cover no folder of packages below the interpreter."""
     for backend in (bubblewrap, oci):
         monkeypatch.setattr(backend, "hidden_folders", list)
 
 
 def no_watch(monkeypatch, folder):
-    """Count no memory."""
     monkeypatch.setattr(usage, "tree_bytes", lambda pid, limit_bytes: 0)
 
 
 def no_seals(monkeypatch, folder):
-    """Hand out data that can be written."""
     monkeypatch.setattr(channel, "SEALS", fcntl.F_SEAL_SEAL)
 
 
@@ -139,8 +134,6 @@ def data_with_the_task(monkeypatch, folder):
 
 
 def descriptors_received(monkeypatch, folder):
-    """Receive descriptors along with bytes."""
-
     def read(self, length, deadline):
         body = bytearray()
         while len(body) < length:
@@ -152,8 +145,6 @@ def descriptors_received(monkeypatch, folder):
 
 
 def any_frame(monkeypatch, folder):
-    """Accept a frame of any type, number and length."""
-
     def accept(self, header):
         _, number, _, length = HEADER.unpack(header)
         self.asks += number == FrameType.ASK
@@ -169,7 +160,6 @@ def frames_ahead(monkeypatch, folder):
 
 
 def deadline_of_each_read(monkeypatch, folder):
-    """Give every read a deadline of its own."""
     wait = Channel._wait
 
     def patient(self, event, deadline):

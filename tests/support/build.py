@@ -3,7 +3,8 @@
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import partialmethod
 
 from fastapi.testclient import TestClient
 
@@ -57,14 +58,24 @@ def seal_of(**opened):
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody with a token."""
+    """Somebody with a token, and what they ask of the server of a client."""
 
     name: str
     secret: str
+    client: TestClient = field(repr=False)
 
     @property
     def headers(self):
         return {"Authorization": f"Bearer {self.secret}"}
+
+    def ask(self, method, address, json=None, **more):
+        return self.client.request(method, address, json=json, headers=self.headers, **more)
+
+    get = partialmethod(ask, "GET")
+    post = partialmethod(ask, "POST")
+    put = partialmethod(ask, "PUT")
+    patch = partialmethod(ask, "PATCH")
+    delete = partialmethod(ask, "DELETE")
 
 
 def build_report(
@@ -107,14 +118,18 @@ def build_report(
     return ReplayReport(runs=runs, system=system)
 
 
+def taken(answer):
+    """What an answer says that was made."""
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
 def claim_headers(grant):
     return {"Authorization": f"Bearer {grant['token']}", "Finishline-Fence": str(grant["fence"])}
 
 
 @dataclass
 class Replay:
-    """A verification of a digits submission, and what a worker sends about it."""
-
     client: TestClient
     database: Database
     worker: Person
@@ -158,21 +173,15 @@ class Replay:
         """Turn to another verification, of the same submission or another; the first one's id."""
         first, self.submission_id = self.verification_id, submission_id or self.submission_id
         address = f"/api/v1/submissions/{self.submission_id}/verifications"
-        answer = self.client.post(address, json={"reason": reason}, headers=person.headers)
-        assert answer.status_code == 201, answer.text
-        self.verification_id = answer.json()["id"]
+        self.verification_id = taken(person.post(address, {"reason": reason}))["id"]
         return first
 
     def decide(self, person, decision, verification_id=None):
-        return self.client.post(
-            f"/api/v1/verifications/{verification_id or self.verification_id}/decision",
-            json={"decision": decision, "reason": "throttled host"},
-            headers=person.headers,
-        )
+        address = f"/api/v1/verifications/{verification_id or self.verification_id}/decision"
+        return person.post(address, {"decision": decision, "reason": "throttled host"})
 
     def cancel(self, person):
-        address = f"/api/v1/verifications/{self.verification_id}/cancellation"
-        return self.client.post(address, headers=person.headers)
+        return person.post(f"/api/v1/verifications/{self.verification_id}/cancellation")
 
     def post(self, grant, events):
         return self.client.post(
@@ -189,9 +198,13 @@ class Replay:
             greet_as_servers(self.database, report.system.worker, report.system.hardware_class)
         return self.post_report(grant, report)
 
+    def train(self, grant=None, **how):
+        """Report the trainings of an attempt, the latest if none is leased yet; the answer."""
+        return self.report(grant or self.claim().json(), build_report(self.seeds(), **how))
+
     def finish(self, **how):
         """Have the worker lease it and report honest runs; the answer, which must be taken."""
-        answer = self.report(self.claim().json(), build_report(self.seeds(), **how))
+        answer = self.train(**how)
         assert answer.status_code == 200, answer.text
         return answer.json()
 

@@ -18,7 +18,6 @@ def find_chromium():
 
 @contextmanager
 def running_chromium():
-    """A headless Chromium; skips the test where there is none."""
     executable = find_chromium()
     if executable is None:
         pytest.skip("no Chromium: install chromium or set FINISHLINE_CHROMIUM to its path")

@@ -22,7 +22,6 @@ AGO = re.compile(rb"( title=\"[^\"<>]*\")?>[^<]*</time>")
 
 @contextmanager
 def serving(settings):
-    """A server of these settings, without its dispatch loop."""
     with TestClient(create_app(settings, dispatch=False)) as client:
         yield client
 

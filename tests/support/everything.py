@@ -67,7 +67,6 @@ def people(world, text, known):
 
 
 def submissions(world, text, known):
-    """A log submission, one of an archive with a waiver, one withdrawn, and one of a latency."""
     request = "POST /submissions"
     own = (f"submission.system.{field}" for field in ("name", "processor", "price_source"))
     system = SYSTEM | words(text, request, *own)
@@ -111,7 +110,6 @@ def submissions(world, text, known):
 
 
 def verifications(world, worker, trusted, text, known):
-    """A replay, another one of the same, one that failed, one that waits, and a head-to-head."""
     path = "POST /submissions/{submission_id}/verifications"
     report = "POST /attempts/{attempt_id}/report"
     hello = "POST /workers/hello"
@@ -181,7 +179,6 @@ def failed_code(world, worker, text, known):
 
 
 def organisers(world, worker, text, known):
-    """A calibration, dates, prices, holds, a benchmark of one's own, and a worker's figures."""
     holder = rows_of(world.get("/leaderboards/digits?division=open"))[0]["submission_id"]
     for step in ("retirement", "reinstatement"):
         reason = words(text, f"POST /submissions/{{submission_id}}/{step}", "reason")

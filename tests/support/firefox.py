@@ -80,7 +80,6 @@ class Firefox:
         self._ask("browsingContext.navigate", context=self._tab, url=address, wait="complete")
 
     def run(self, function, *arguments):
-        """The value of a function of JavaScript, awaited."""
         call = ", ".join(map(json.dumps, arguments))
         found = self._ask(
             "script.evaluate",
@@ -92,8 +91,6 @@ class Firefox:
         return json.loads(found["result"].get("value", "null"))
 
     def wait(self, condition):
-        """Wait until an expression is true, also over a change of the page."""
-
         def is_true():
             with suppress(AssertionError):  # The page was left meanwhile.
                 return self.run(f"() => {condition}")

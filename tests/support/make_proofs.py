@@ -40,8 +40,6 @@ def short_benchmark(folder):
 
 
 class Scenes:
-    """A server, its workers, and the verifications that ended by the names of their proofs."""
-
     def __init__(self, client, secret):
         self.world = World(client, secret)
         for name, role in (("alice", "submitter"), ("bob", "submitter"), ("olivia", "organiser")):
@@ -57,7 +55,6 @@ class Scenes:
         return worker.confirm()
 
     def replay(self, name, worker=None, *, claim=(), again=False, **how):
-        """A replay of a submission, made by a worker; the ids of both."""
         worker = worker or self.trusted
         system = SYSTEM | {"hardware_class": worker.system["hardware_class"]}
         submission_id = self.world.submit(model=name, system=system, **dict(claim))
@@ -72,7 +69,6 @@ class Scenes:
         self.world.post(f"/submissions/{submission_id}/withdrawal", {"reason": "-"}, by="alice")
 
     def replays(self):
-        """Replays of log submissions on a worker that is believed alone."""
         submission_id, _ = self.replay("verified", again=True)
         self.ended["again"] = self.world.verify(submission_id, reason="again")
         self.finish(self.ended["again"])
@@ -82,7 +78,6 @@ class Scenes:
         self.replay("own code", claim={"trained_with": "own"})
 
     def endings(self):
-        """Attempts that failed, and a verification that was cancelled."""
         submission_id = self.world.submit(model="tried again")
         self.ended["tried again"] = self.world.verify(submission_id)
         self.lose()
@@ -118,7 +113,6 @@ class Scenes:
             self.work_if_sent(worker)
 
     def work_if_sent(self, worker):
-        """Do the next job if the server drew this worker for it."""
         worker.sign_on()
         attempt_id = worker.take(wait=1)
         if attempt_id is not None:
@@ -160,7 +154,6 @@ class Scenes:
         raise AssertionError(f"{verification_id} was not drawn")
 
     def calibrations(self):
-        """Replays that an adopted calibration judges, one of them in another precision."""
         self.calibrate("fp32")
         self.replay("calibrated")
         precision = {"lowest": "bf16", "observed": {"bf16": 9}, "autocast": True, "flags": {},

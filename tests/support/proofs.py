@@ -67,18 +67,15 @@ class TakenApart:
         return canonical(self.statement | {"predicate": self.document})
 
     def sign(self):
-        """Hash and sign the document as it is, as only the server can."""
         self.document["parts"] = part_hashes(self.document)
         self.statement["subject"] = statement_of({}, self.files)["subject"]
         self.sign_payload(self.payload())
 
     def sign_payload(self, payload, *, key=None):
-        """Sign a payload, by the server's key if no other is given."""
         signer = load_signer(key or self.signing_key)
         self.signed = (signer.key_id, signer.sign(pre_authentication(payload)))
 
     def pack(self, payload=None, *, envelope=None, more=()):
-        """The zip, with another payload or envelope or with more files if they are given."""
         key_id, signature = self.signed
         payload = self.payload() if payload is None else payload
         if envelope is None:
@@ -91,7 +88,6 @@ class TakenApart:
 
 
 def take_apart(content, *, signing_key):
-    """A proof's zip, with the key that a tampering signs by."""
     files = files_of(content)
     envelope = read_part(Envelope, json.loads(files.pop(ENVELOPE_NAME)))
     logs = {name.removeprefix("logs/"): content for name, content in files.items()}

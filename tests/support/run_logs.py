@@ -136,8 +136,6 @@ def build_log(
 
 @dataclass
 class SubmissionParts:
-    """A submission that can be changed before it is sent."""
-
     claim: dict[str, Any]
     logs: dict[str, bytes]
     form: dict[str, str] = field(default_factory=dict)

@@ -33,7 +33,6 @@ def write_runs(folder, losses=LOSSES, *, first_ms=84_000, stop=1385, name="a"):
 
 
 def write_records(root):
-    """Two records with a README, a baseline that misses the target, and a single run."""
     root.mkdir(exist_ok=True)
     (root / "README.md").write_text(README)
     track = root / "records" / "track_1_short"

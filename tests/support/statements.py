@@ -7,8 +7,6 @@ from sqlalchemy import event
 
 
 class Statement(str):
-    """The text of a statement, with the parameters it was sent with."""
-
     parameters: Any
 
     def __new__(cls, text, parameters):

@@ -28,7 +28,6 @@ def stream_report(database, attempt_id, report, *, fence=1, events=None):
 
 
 def stored_event(attempt_id, sequence, event, claimed_at, at_seconds):
-    """The row of an event that came so many seconds after the claim."""
     return ReplayEventRow(
         attempt_id=attempt_id,
         sequence=sequence,

@@ -52,7 +52,6 @@ def replay(index, curve, *, slowness=1.0, **others):
 
 
 def trained(points, *, index=0, status="reached", **others):
-    """A run that had these seconds and this quality after each epoch."""
     evaluations = [
         ReplayEvaluation(float(j), 1152 * j, seconds, quality, {"train": seconds})
         for j, (seconds, quality) in enumerate(points, 1)

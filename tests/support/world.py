@@ -62,11 +62,9 @@ class World:
         return self
 
     def headers(self, by):
-        """The headers of a person's requests. Nobody has none."""
         return {} if by is None else {"Authorization": f"Bearer {self.secrets[by]}"}
 
     def browser(self, by):
-        """The headers of the browser of a person who has signed in on the console."""
         browser = {"Accept": "text/html,*/*", "Origin": str(self.client.base_url)}
         if by is not None:
             form = {"token": self.secrets[by]}
@@ -92,7 +90,6 @@ class World:
         return answer.json() if answer.content else None
 
     def parts(self, *, curve=REFERENCE, pace=0.02, **claim):
-        """Three runs as a submission that can be changed before it is sent."""
         claim = CLAIM | {"hyperparameters": SETTINGS} | claim
         how = {"division": claim["division"], "seconds_per_epoch": pace}
         how |= {"batch_size": claim["hyperparameters"].get("batch_size", 64)}
@@ -130,8 +127,6 @@ class World:
 
 
 class Worker:
-    """A worker of a world's server that posts what it is told to measure."""
-
     def __init__(self, world, name="walter-1", *, by="walter", hardware_class="cpu-test"):
         self.world, self.name, self.by = world, name, by
         self.system = {
@@ -153,7 +148,6 @@ class Worker:
         return self.world.post("/workers/hello", hello, by=self.by)
 
     def confirm(self):
-        """Sign on and be confirmed by an organiser."""
         self.sign_on()
         self.world.post(f"/workers/{self.name}", {"confirmed": True}, method="PATCH")
         self.take(wait=0)
@@ -199,13 +193,11 @@ class Worker:
             self.report(lease["job"], lease, pace=0.001)
 
     def work(self, **how):
-        """Take the next job and report it; the id of the verification."""
         job, lease = self.begin()
         self.report(job, lease, **how)
         return job["verification_id"]
 
     def fail(self, message, next_step, *, code="training_diverged", log_tail=""):
-        """Take the next job, and report that its first training failed."""
         job, lease = self.begin()
         failure = {"kind": "submitter", "code": code, "message": message, "next_step": next_step}
         run = {
@@ -241,7 +233,6 @@ class Worker:
         return self.send(lease, "report", {"runs": runs, "system": self.system} | told)
 
     def train(self, index, training, job, *, curve=REFERENCE, pace=0.02, qualities=None):
-        """One training as the report has it, and its events."""
         in_box = training["package"].startswith("sha256:")
         pace = pace * (1 + 0.01 * index)
         if qualities is not None:
