@@ -8,130 +8,86 @@ from sqlalchemy import select
 
 from server.base.database import Database
 from server.base.models import AuditRecord
+from tests.support.build import build_report
 from tests.support.run_logs import REFERENCE, curve_of
 from tests.support.streams import stream_report, streamed
 
 
-def with_curves(report, curves):
-    """The report with other qualities, as far as its runs go."""
-    runs = [
-        replace(
-            run,
-            evaluations=[
-                replace(item, quality=quality)
-                for item, quality in zip(run.evaluations, curve, strict=False)
-            ],
-        )
-        for run, curve in zip(report.runs, curves, strict=False)
-    ]
-    return replace(report, runs=[_ended(run) for run in runs])
+def told(report, change):
+    """The report with other evaluations of each run, which ends with the last of them."""
+    runs = []
+    for run in report.runs:
+        evaluations = change(run)
+        last = evaluations[-1]
+        spans = dict.fromkeys(("parent_seconds", "child_seconds", "tta_seconds"), last.seconds)
+        runs.append(replace(run, evaluations=evaluations, ledger=last.ledger, **spans))
+    return replace(report, runs=runs)
 
 
-def _ended(run):
-    """A run that ends with its last evaluation."""
-    last = run.evaluations[-1]
-    seconds = {"parent_seconds": last.seconds, "child_seconds": last.seconds}
-    return replace(run, ledger=last.ledger, tta_seconds=last.seconds, **seconds)
+def with_curve(run, curve):
+    pairs = zip(run.evaluations, curve, strict=False)
+    return [replace(each, quality=quality) for each, quality in pairs]
 
 
-def scaled(report, factor):
-    """The report with every second multiplied."""
-    runs = [
-        replace(
-            run,
-            evaluations=[
-                replace(
-                    item,
-                    seconds=item.seconds * factor,
-                    ledger={name: amount * factor for name, amount in item.ledger.items()},
-                )
-                for item in run.evaluations
-            ],
-        )
-        for run in report.runs
-    ]
-    return replace(report, runs=[_ended(run) for run in runs])
+def posted_as_told(change):
+    def tell(honest):
+        lie = told(honest, change)
+        return lie, streamed(lie)
+
+    return tell
 
 
-def at(moments, events):
-    """The events as they came at other moments."""
-    return [(moments(moment), event) for moment, event in events]
+def nine_points_under(honest):
+    lie = told(honest, lambda run: with_curve(run, [e.quality - 9 for e in run.evaluations]))
+    return lie, streamed(honest)
 
 
-def the_claims_own(honest, replay):
-    path = f"/api/v1/submissions/{replay.submission_id}"
-    files = [run["file"] for run in replay.client.get(path).json()["runs"]]
-    curves = replay.claimed_curves(files)
-    others = [[item.quality for item in run.evaluations] for run in honest.runs[len(curves) :]]
-    lie = with_curves(honest, [*curves[: len(honest.runs)], *others])
-    return lie, streamed(lie)
-
-
-def nine_points_under(honest, replay):
-    under = [[item.quality - 9 for item in run.evaluations] for run in honest.runs]
-    return with_curves(honest, under), streamed(honest)
-
-
-def late_in_one_burst(honest, replay):
+def late_in_one_burst(honest):
     events = streamed(honest)
-    return honest, at(lambda _: events[-1][0], events)
+    return honest, [(events[-1][0], event) for _, event in events]
 
 
-def shaved(honest, replay):
+def shaved(honest):
     """Each run a fifth of a second shorter than it was, which one late post may explain."""
     factor = 1 - 0.2 / honest.runs[0].evaluations[-1].seconds
-    lie = scaled(honest, factor)
+
+    def shorter(each):
+        ledger = {name: amount * factor for name, amount in each.ledger.items()}
+        return replace(each, seconds=each.seconds * factor, ledger=ledger)
+
+    lie = told(honest, lambda run: [shorter(each) for each in run.evaluations])
     runs = zip(streamed(honest), streamed(lie), strict=True)
     return lie, [(moment, event) for (moment, _), (_, event) in runs]
 
 
-def impossible(honest, replay):
-    huge = [[*(item.quality for item in run.evaluations[:-1]), 2e300] for run in honest.runs]
-    lie = with_curves(honest, huge)
-    return lie, streamed(lie)
+def ending_at(quality, *, after):
+    """Each run ends with this quality after so many evaluations."""
 
+    def change(run):
+        evaluations = run.evaluations[: after + 1]
+        return [*evaluations[:-1], replace(evaluations[-1], quality=quality)]
 
-def beyond_all(honest, replay):
-    beyond = [[*(item.quality for item in run.evaluations[:3]), 100.5] for run in honest.runs]
-    lie = with_curves(honest, beyond)
-    return lie, streamed(lie)
-
-
-def second_half_beyond(honest, replay):
-    runs = [
-        replace(run, evaluations=[replace(each, second_half=101.0) for each in run.evaluations])
-        for run in honest.runs
-    ]
-    lie = replace(honest, runs=runs)
-    return lie, streamed(lie)
-
-
-def early(honest, replay):
-    runs = [_ended(replace(run, evaluations=run.evaluations[:5])) for run in honest.runs]
-    lie = replace(honest, runs=runs)
-    return lie, streamed(lie)
+    return posted_as_told(change)
 
 
 LIES = {
-    "the claim's own": (the_claims_own, "those of the claim's run_"),
+    "the claim's own": (
+        posted_as_told(lambda run: with_curve(run, curve_of(100 + run.index, REFERENCE))),
+        "those of the claim's run_",
+    ),
     "9 points under what was posted": (nine_points_under, "evaluations[0].quality"),
     "posted late in one burst": (late_in_one_burst, "s that passed"),
     "0.2 s off each run": (shaved, "of all runs so far"),
-    "a quality of 2e300": (impossible, "a percent from 0 to 100"),
-    "a quality of 100.5 %": (beyond_all, "a percent from 0 to 100"),
-    "a second half of 101 %": (second_half_beyond, "evaluations[0].second_half"),
-    "reached at no evaluation": (early, "reached without an evaluation"),
-}
-
-
-@pytest.fixture
-def lied_to(replay, digits, make_log):
-    """The fixture `replay`, which knows the benchmark and the curves of its claim."""
-    replay.digits = digits
-    replay.claimed_curves = lambda files: [
-        curve_of(100 + index, REFERENCE) for index, _ in enumerate(files)
-    ]
-    return replay
+    "a quality of 2e300": (ending_at(2e300, after=7), "a percent from 0 to 100"),
+    "a quality of 100.5 %": (ending_at(100.5, after=3), "a percent from 0 to 100"),
+    "a second half of 101 %": (
+        posted_as_told(lambda run: [replace(e, second_half=101.0) for e in run.evaluations]),
+        "evaluations[0].second_half",
+    ),
+    "reached at no evaluation": (
+        posted_as_told(lambda run: run.evaluations[:5]), "reached without an evaluation"
+    ),
+}  # fmt: skip
 
 
 def refused(replay, report, events):
@@ -153,20 +109,17 @@ def refused(replay, report, events):
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_report_that_is_a_lie_is_refused(lie, lied_to, make_report, database):
+def test_a_report_that_is_a_lie_is_refused(lie, replay, database):
     tell, wanted = LIES[lie]
-    report, events = tell(make_report(lied_to.seeds()), lied_to)
-    why = refused(lied_to, report, events)
+    why = refused(replay, *tell(build_report(replay.seeds())))
 
     assert wanted in why
+    query = select(AuditRecord).where(AuditRecord.action == "report.refuse")
     with database.read() as session:
-        noted = session.scalars(
-            select(AuditRecord).where(AuditRecord.action == "report.refuse")
-        ).one()
+        noted = session.scalars(query).one()
     assert (noted.actor, noted.subject_id) == ("report check", "walter-1")
     assert wanted in str(noted.reason)
-    honest = lied_to.report(lied_to.claim().json(), make_report(lied_to.seeds()))
-    assert honest.json()["outcome"] == "verified"
+    assert replay.train().json()["outcome"] == "verified"
 
 
 @pytest.fixture
@@ -201,8 +154,10 @@ def test_one_training_cannot_be_reported_twice_at_once(replay, ask_another, make
     other = copy(replay)
     other.verification_id = ask_another()
     first, second = make_report(replay.seeds()), make_report(other.seeds())
-    known, own = ([[e.quality for e in run.evaluations] for run in r.runs] for r in (first, second))
-    lie = with_curves(second, [*known, *own[len(known) :]])
+    curves = {
+        run.index: [each.quality for each in run.evaluations] for run in (*second.runs, *first.runs)
+    }
+    lie = told(second, lambda run: with_curve(run, curves[run.index]))
     grant, copied = replay.claim().json(), other.claim().json()
     for attempt, report in ((grant, first), (copied, lie)):
         stream_report(replay.database, attempt["attempt_id"], report)
@@ -213,17 +168,11 @@ def test_one_training_cannot_be_reported_twice_at_once(replay, ask_another, make
     assert f"of verification {replay.verification_id}" in answer.json()["detail"]
 
 
-def is_evaluation_of_first(event):
-    return (event["run"], event["kind"]) == (0, "evaluation")
-
-
 @pytest.mark.parametrize(("late_seconds", "status"), [(0.2, 200), (0.5, 422)])
 def test_a_post_may_come_a_quarter_of_a_second_late(late_seconds, status, replay, make_report):
     report = make_report(replay.seeds())
-    events = [
-        (moment + (late_seconds if is_evaluation_of_first(event) else 0.0), event)
-        for moment, event in streamed(report)
-    ]
+    late = {(0, "evaluation"): late_seconds}
+    events = [(at + late.get((e["run"], e["kind"]), 0.0), e) for at, e in streamed(report)]
     grant = replay.claim().json()
     stream_report(replay.database, grant["attempt_id"], report, events=events)
 

@@ -1,8 +1,10 @@
 """Waiting for processes without sleeping longer than needed."""
 
+import os
 import random
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from contextlib import contextmanager, suppress
@@ -70,7 +72,6 @@ def _answers(path):
 
 
 def stop(process, *, seconds=20.0):
-    """End a process as an operator would, and the hard way if that does not help."""
     if process.poll() is None:
         process.terminate()
     try:
@@ -78,3 +79,21 @@ def stop(process, *, seconds=20.0):
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+@contextmanager
+def running_server(log, port, **settings):
+    """A server process with these settings and no limits of rates, and its address."""
+    own = {f"FINISHLINE_{name.upper()}": str(value) for name, value in settings.items()}
+    own["FINISHLINE_RATE_LIMITS"] = "false"
+    command = [sys.executable, "-m", "uvicorn", "server.app:app", "--port", str(port)]
+    url = f"http://127.0.0.1:{port}"
+    with (
+        log.open("ab") as output,
+        subprocess.Popen(command, env=os.environ | own, stdout=output, stderr=output) as server,
+    ):
+        try:
+            wait_for(lambda: asking.get(f"{url}/healthz").is_success, seconds=60, what="a server")
+            yield server, url
+        finally:
+            stop(server)

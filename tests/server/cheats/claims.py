@@ -1,26 +1,21 @@
 """Cheats of claims: forged, edited, copied and relabelled logs."""
 
+from functools import partial
+
 from tests.server.cheats.scene import BOARD, Met, edited, listed, scaled
 from tests.support.boards import rows_of
 
 CLAIMS = {}
-FORGED = 0.08
-
-
-def cheat(cheat_id):
-    """Lists a cheat of claims."""
-    return listed(CLAIMS, cheat_id)
+cheat = partial(listed, CLAIMS)
 
 
 def one_edited(scene, edit, *, at="run_0.log"):
-    """The door, for a submission with one edited log."""
     parts = scene.parts()
     parts.logs[at] = edited(parts.logs[at], edit)
     return scene.at_the_door(parts)
 
 
 def measured(scene, edit):
-    """The rank of a submission whose logs were edited."""
     sent = scene.stored(scene.parts(edit=edit))
     _, seconds = scene.trained(sent)
     return scene.ranked_at_our_time(sent, seconds)
@@ -33,19 +28,13 @@ def at_epoch(epoch, key, **changes):
         if line["key"] != key or line["metadata"].get("epoch_num") != epoch:
             return line
         own = {name: value for name, value in changes.items() if name in line}
-        return line | own | {"metadata": line["metadata"] | dict_without(changes, own)}
+        more = {name: value for name, value in changes.items() if name not in line}
+        return line | own | {"metadata": line["metadata"] | more}
 
     return edit
 
 
-def dict_without(table, left_out):
-    """A table without some names."""
-    return {name: value for name, value in table.items() if name not in left_out}
-
-
 def without(*keys, epoch=None):
-    """Leaves out the lines of some keys, or those of an epoch."""
-
     def edit(line):
         gone = line["key"] in keys and epoch in (None, line["metadata"].get("epoch_num"))
         return None if gone else line
@@ -54,13 +43,12 @@ def without(*keys, epoch=None):
 
 
 def of_value(key, value):
-    """Sets the value of the lines of a key."""
     return lambda line: line | {"value": value} if line["key"] == key else line
 
 
 @cheat("C01")
 def times_scaled(scene):
-    sent = scene.stored(scene.parts(edit=scaled(FORGED)))
+    sent = scene.stored(scene.parts(edit=scaled(0.08)))
     assert scene.entry(sent)["rank"] is None
     _, seconds = scene.trained(sent)
     met = scene.ranked_at_our_time(sent, seconds)
@@ -74,11 +62,6 @@ def a_time_of_1_4_ms(scene):
     sent = scene.stored(scene.parts(edit=scaled(1.4 / 912)))
     assert scene.entry(sent)["rank"] is None
     return scene.unranked(sent)
-
-
-@cheat("C03")
-def times_that_go_back(scene):
-    return one_edited(scene, at_epoch(5.0, "eval_accuracy", time_ms=1790000002500.0))
 
 
 @cheat("C04")
@@ -107,16 +90,6 @@ def two_logs_with_headers(scene):
     return scene.at_the_door(parts)
 
 
-@cheat("C07")
-def an_evaluation_left_out(scene):
-    return measured(scene, without("eval_start", "eval_accuracy", "eval_stop", epoch=5.0))
-
-
-@cheat("C08")
-def epochs_without_samples(scene):
-    return measured(scene, at_epoch(8.0, "eval_accuracy", samples_count=8500))
-
-
 @cheat("C09")
 def fewer_epochs(scene):
     parts = scene.parts(qualities=[60.0, 90.0, 96.0, 98.1])
@@ -138,11 +111,6 @@ def one_training_under_two_seeds(scene):
     parts = scene.parts()
     parts.logs["run_1.log"] = edited(parts.logs["run_0.log"], of_value("seed", 777))
     return scene.at_the_door(parts)
-
-
-@cheat("C12")
-def one_seed_for_two_trainings(scene):
-    return one_edited(scene, of_value("seed", 102))
 
 
 @cheat("C19")
@@ -183,11 +151,6 @@ def a_quality_that_is_no_number(scene):
     return scene.at_the_door(parts)
 
 
-@cheat("C67")
-def at_the_target_when_it_starts(scene):
-    return one_edited(scene, lambda line: line | {"time_ms": 1790000002200.0})
-
-
 @cheat("C68")
 def epochs_relabelled(scene):
     def edit(line):
@@ -199,16 +162,6 @@ def epochs_relabelled(scene):
     sent = scene.stored(scene.parts(edit=edit))
     scene.trained(sent)
     return scene.unranked(sent)
-
-
-@cheat("C70")
-def the_start_left_out(scene):
-    return one_edited(scene, without("run_start"))
-
-
-@cheat("C27")
-def a_target_just_missed(scene):
-    return one_edited(scene, at_epoch(8.0, "eval_accuracy", value=97.4999))
 
 
 @cheat("C26")
@@ -259,7 +212,7 @@ def an_open_model_of_ones_own(scene):
     parts = scene.parts(division="open", seconds_per_epoch=1.1)
     sent = scene.stored(scene.claims(parts, division="open", trained_with="own"))
     path = f"/api/v1/submissions/{sent}/verifications"
-    asked = scene.client.post(path, json={}, headers=scene.olivia.headers)
+    asked = scene.olivia.post(path, {})
     assert asked.status_code == 422
     assert "Send it as a code submission to have it measured." in asked.text
     return scene.unranked(sent)
@@ -273,23 +226,12 @@ def own_code_said_to_be_the_reference(scene):
 
 
 def priced(scene, **system):
-    """The row of a cheap system on the board of cost."""
     sent = scene.stored(scene.claims(scene.parts(), system=system))
     scene.trained(sent)
     found = scene.client.get(BOARD, params={"metric": "cost"}).json()
     (row,) = rows_of(found)
     assert row["rank"] is None, row
     return Met("unranked", str(row))
-
-
-@cheat("C23")
-def a_spot_price(scene):
-    return priced(scene, price_usd_per_hour=0.001, pricing="spot")
-
-
-@cheat("C81")
-def a_low_price_of_ones_own(scene):
-    return priced(scene, price_usd_per_hour=0.001)
 
 
 @cheat("C34")
@@ -306,3 +248,22 @@ def a_neighbouring_batch_size(scene):
     sent = scene.stored(scene.claims(parts, hyperparameters={"batch_size": 65}))
     scene.trained(sent)
     return scene.unranked(sent)
+
+
+CLAIMS |= {
+    # Times that go back, one seed for two trainings, a run at the target as it starts or without a
+    # start, and one that just misses it.
+    "C03": lambda scene: one_edited(scene, at_epoch(5.0, "eval_accuracy", time_ms=1790000002500.0)),
+    "C12": lambda scene: one_edited(scene, of_value("seed", 102)),
+    "C67": lambda scene: one_edited(scene, lambda line: line | {"time_ms": 1790000002200.0}),
+    "C70": lambda scene: one_edited(scene, without("run_start")),
+    "C27": lambda scene: one_edited(scene, at_epoch(8.0, "eval_accuracy", value=97.4999)),
+    # An evaluation left out, and epochs of too few samples.
+    "C07": lambda scene: measured(
+        scene, without("eval_start", "eval_accuracy", "eval_stop", epoch=5.0)
+    ),
+    "C08": lambda scene: measured(scene, at_epoch(8.0, "eval_accuracy", samples_count=8500)),
+    # A spot price, and a low one of one's own.
+    "C23": lambda scene: priced(scene, price_usd_per_hour=0.001, pricing="spot"),
+    "C81": lambda scene: priced(scene, price_usd_per_hour=0.001),
+}

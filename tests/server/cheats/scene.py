@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import orjson
-from fastapi.testclient import TestClient
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.database import Database
 from tests.support.boards import rows_of
-from tests.support.build import Person, Replay, build_report
+from tests.support.build import Person, ask_for_replay, build_report, taken
 from tests.support.run_logs import SubmissionParts, build_log
 
 BOARD = "/api/v1/leaderboards/digits"
@@ -21,15 +20,11 @@ MARK = b":::MLLOG "
 
 @dataclass(frozen=True)
 class Met:
-    """The outcome of a cheat, as docs/cheats.md names it, and everything the server said."""
-
     outcome: str
     said: str
 
 
 def listed(cheats, cheat_id):
-    """Lists a cheat under its id."""
-
     def add(cheat):
         assert cheat_id not in cheats
         cheats[cheat_id] = cheat
@@ -39,13 +34,11 @@ def listed(cheats, cheat_id):
 
 
 def edited(log, edit):
-    """A log whose lines were changed one by one; None leaves a line out."""
     lines = [edit(orjson.loads(line.removeprefix(MARK))) for line in log.splitlines()]
     return b"".join(MARK + orjson.dumps(line) + b"\n" for line in lines if line is not None)
 
 
 def scaled(factor):
-    """Multiplies the times since the start of the process."""
     started = 1_790_000_000_000
 
     def edit(line):
@@ -56,9 +49,6 @@ def scaled(factor):
 
 @dataclass
 class Scene:
-    """A server with people on it, and an honest submission to be changed."""
-
-    client: TestClient
     database: Database
     digits: Benchmark
     honest: SubmissionParts
@@ -70,8 +60,11 @@ class Scene:
     ada: Person
     walter: Person
 
+    @property
+    def client(self):
+        return self.alice.client
+
     def log(self, seed, name, **changes):
-        """The log of a run; see build_log."""
         return build_log(self.digits, seed, name=name, **changes)
 
     def parts(self, *, first_seed=100, edit=None, **log):
@@ -83,46 +76,29 @@ class Scene:
         return parts
 
     def claims(self, parts, **fields):
-        """The same with other fields in its JSON; those of the system are added to it."""
         system = parts.claim["system"] | fields.pop("system", {})
         return replace(parts, claim=parts.claim | fields | {"system": system})
 
     def send(self, parts, by=None):
-        """Send a submission, as alice if nobody is named."""
-        headers = (by or self.alice).headers
-        return self.client.post("/api/v1/submissions", files=parts.files(), headers=headers)
+        return (by or self.alice).post("/api/v1/submissions", files=parts.files())
 
     def stored(self, parts, by=None):
-        """The id of a submission that is taken."""
-        answer = self.send(parts, by)
-        assert answer.status_code == 201, answer.text
-        return str(answer.json()["id"])
+        return taken(self.send(parts, by))["id"]
 
     def replay(self, submission_id):
-        """A verification of it, which an organiser asks for."""
-        path = f"/api/v1/submissions/{submission_id}/verifications"
-        answer = self.client.post(path, json={"reason": "wanted"}, headers=self.olivia.headers)
-        assert answer.status_code == 201, answer.text
-        verification_id = answer.json()["id"]
-        return Replay(self.client, self.database, self.walter, submission_id, verification_id)
+        asked = {"by": self.olivia, "worker": self.walter}
+        return ask_for_replay(self.client, self.database, submission_id, **asked)
 
     def trained(self, submission_id, **report):
-        """Its verification with a report of the reference, and the seconds of its runs."""
         replay = self.replay(submission_id)
         made = build_report(replay.seeds(), **report)
         sent = replay.report(replay.claim().json(), made)
         assert sent.status_code == 200, sent.text
         return replay, [float(run.tta_seconds or 0.0) for run in made.runs]
 
-    def entries(self, division=None):
-        """The rows of the board."""
-        query = {} if division is None else {"division": division}
-        return rows_of(self.client.get(BOARD, params=query).json())
-
     def entry(self, submission_id):
-        """The row of a submission."""
         division = self._view(submission_id)["division"]
-        found = self.entries(division)
+        found = rows_of(self.client.get(BOARD, params={"division": division}).json())
         return next(each for each in found if each["submission_id"] == submission_id)
 
     def refused(self, ask, *statuses):
@@ -134,11 +110,9 @@ class Scene:
         return Met(f"refused ({answer.status_code})", answer.text)
 
     def at_the_door(self, parts, *statuses, by=None):
-        """A submission met by an error."""
         return self.refused(partial(self.send, parts, by), *statuses)
 
     def unranked(self, submission_id):
-        """Met by a row without a number, which holds no record."""
         row = self.entry(submission_id)
         assert (row["rank"], row["measured_seconds"]) == (None, None), row
         assert row["unranked_reason"]
@@ -158,9 +132,7 @@ class Scene:
         return Met("ranked at our time", json.dumps(row) + self._reasons(submission_id))
 
     def _view(self, submission_id):
-        headers = self.olivia.headers
-        answer = self.client.get(f"/api/v1/submissions/{submission_id}", headers=headers)
-        return answer.json()
+        return self.olivia.get(f"/api/v1/submissions/{submission_id}").json()
 
     def _reasons(self, submission_id):
         view = self._view(submission_id)
