@@ -59,16 +59,11 @@ def test_a_store_makes_private_folders_and_changes_no_other(tmp_path):
     assert fresh.folder.stat().st_mode & 0o777 == 0o700
 
 
-def number_of(path):
-    return path.stat().st_ino
-
-
 def staged_of(store, *contents):
     return [store.stage(io.BytesIO(content)) for content in contents]
 
 
 def test_what_is_kept_is_read_as_it_came_and_once(store):
-    """Logs are sent twice at once, and a stream may give less than it is asked for."""
     long = os.urandom(300_000)
     for _ in range(2):
         staged = staged_of(store, b"same", b"same", long)
@@ -97,8 +92,8 @@ def test_a_submission_is_on_the_disk_before_it_is_committed(
 
     *_, start, end = locked  # The use of the token is written before.
     paths = [settings.artifacts_dir / path for path in stored_files()]
-    files = {number_of(path) for path in paths}
-    folders = {number_of(path.parent) for path in paths} | {number_of(settings.artifacts_dir)}
+    files = {path.stat().st_ino for path in paths}
+    folders = {path.parent.stat().st_ino for path in paths} | {settings.artifacts_dir.stat().st_ino}
     assert len(files) == 4
     # While others wait for the database, the disk writes the names of folders alone.
     assert set(written[:start]) == {("synced", each) for each in files}
@@ -125,12 +120,6 @@ def test_a_file_nobody_wants_is_swept_after_a_while(store, monkeypatch):
     monkeypatch.setattr(Path, "iterdir", lambda _folder: iter([gone]))
     store.sweep(older_than_seconds=0)
     assert not gone.exists()
-
-
-def start_and_stop(settings):
-    """A server that nobody asks anything."""
-    with TestClient(create_app(settings, dispatch=False)):
-        pass
 
 
 def test_a_start_that_fails_leaves_no_connection_open(settings, monkeypatch):
@@ -177,15 +166,13 @@ def test_a_full_disk_refuses_a_submission_and_keeps_nothing_of_it(
 
 
 @pytest.fixture
-def ask_when(client, olivia, monkeypatch):
-    """The answer to a read that fails with this error of the database."""
-
+def ask_when(olivia, monkeypatch):
     def ask(error):
         def fail(_, *_viewer):
             raise error
 
         monkeypatch.setattr(Database, "read", fail)
-        return client.get("/api/v1/verifications", headers=olivia.headers)
+        return olivia.get("/api/v1/verifications")
 
     return ask
 

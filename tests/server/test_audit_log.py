@@ -15,11 +15,9 @@ from tests.support.both_databases import at_once, database_url, on_sqlite  # noq
 
 
 @pytest.fixture
-def log(client, olivia):
-    """The records of the log, oldest first."""
-
+def log(olivia):
     def read(**query):
-        answer = client.get("/api/v1/audit", params=query, headers=olivia.headers)
+        answer = olivia.get("/api/v1/audit", params=query)
         assert answer.status_code == 200, answer.text
         return list(reversed(answer.json()["records"]))
 
@@ -27,7 +25,7 @@ def log(client, olivia):
 
 
 def check(client, person):
-    return client.get("/api/v1/audit/check", headers=person.headers).json()
+    return person.get("/api/v1/audit/check").json()
 
 
 def write(database, subject):
@@ -39,11 +37,9 @@ def write(database, subject):
 
 
 def test_tokens_and_verifications_are_logged_with_who_and_why(replay, client, alice, olivia, log):
-    made = client.post(
-        "/api/v1/tokens", json={"user": "alice", "role": "submitter"}, headers=olivia.headers
-    ).json()
+    made = olivia.post("/api/v1/tokens", {"user": "alice", "role": "submitter"}).json()
     for _ in range(2):  # Revoking twice changes nothing, and is told once.
-        client.delete(f"/api/v1/tokens/{made['id']}", headers=olivia.headers)
+        olivia.delete(f"/api/v1/tokens/{made['id']}")
     replay.cancel(olivia)
     records = log()
 
@@ -127,17 +123,17 @@ def test_a_database_in_another_timezone_reads_the_same_hashes(database, client, 
 
 
 @on_sqlite
-def test_the_log_is_paged_newest_first(database, client, olivia, log):
+def test_the_log_is_paged_newest_first(database, olivia, log):
     for number in range(5):
         write(database, str(number))
-    page = client.get("/api/v1/audit", params={"limit": 2}, headers=olivia.headers).json()
+    page = olivia.get("/api/v1/audit", params={"limit": 2}).json()
 
     assert ([r["id"] for r in page["records"]], page["next_before"]) == ([5, 4], 4)
     assert [r["id"] for r in log(limit=3, before=4)] == [1, 2, 3]
-    last = client.get("/api/v1/audit", params={"before": 4}, headers=olivia.headers).json()
+    last = olivia.get("/api/v1/audit", params={"before": 4}).json()
     assert last["next_before"] is None
     for query in ({"limit": 0}, {"limit": 1001}, {"before": 0}, {"before": "x"}):
-        answer = client.get("/api/v1/audit", params=query, headers=olivia.headers)
+        answer = olivia.get("/api/v1/audit", params=query)
         assert answer.status_code == 422
 
 
@@ -171,7 +167,7 @@ def test_an_exported_log_is_checked_offline(database, log, tmp_path, capsys):
 @on_sqlite
 def test_the_feed_has_the_head_of_the_log(client, ada):
     for name in ("first", "second"):
-        made = client.post("/api/v1/organisations", json={"name": name}, headers=ada.headers)
+        made = ada.post("/api/v1/organisations", {"name": name})
         assert made.status_code == 201, made.text
         head = client.get("/api/v1/audit/head").json()["sha256"]
 

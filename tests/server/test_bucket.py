@@ -20,7 +20,6 @@ from tests.support.services import services_of
 
 @pytest.fixture(scope="module")
 def s3_url():
-    """The address of an S3 server of its own."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -30,7 +29,6 @@ def s3_url():
 
 @pytest.fixture
 def s3(s3_url, monkeypatch):
-    """A client of that server, with an empty bucket named results."""
     for name, value in {
         "AWS_ACCESS_KEY_ID": "key",
         "AWS_SECRET_ACCESS_KEY": "secret",
@@ -53,7 +51,6 @@ def keys_of(s3):
 
 @pytest.fixture
 def settings(settings, s3, s3_url):
-    """Settings of a server that keeps its logs in the bucket."""
     return settings.model_copy(
         update={"artifacts_url": "s3://results/kept/logs", "s3_endpoint_url": s3_url}
     )
@@ -159,13 +156,6 @@ def test_a_bucket_that_is_away_refuses_and_keeps_nothing(
     assert unread.status_code == 503
     assert len(client.get("/api/v1/submissions").json()["submissions"]) == 1
     assert list_stored_files(settings) == []
-
-
-def test_a_log_that_the_bucket_lost_is_missed_by_its_hash(settings):
-    store = make_store(settings)
-
-    with pytest.raises(FileNotFoundError):
-        store.open("0" * 64)
 
 
 def test_a_bucket_without_boto3_stops_the_start_with_what_to_install(settings, monkeypatch):

@@ -2,21 +2,17 @@
 
 import json
 import re
-import shutil
 from html import unescape
 
 import pytest
-from fastapi.testclient import TestClient
 
 from finishline.rules.proof.hash_chain import check_chain
-from server.app import create_app
 from server.base.database import utc_now
-from server.base.models import Calibration, Verification, WorkerRow
+from server.base.models import Verification, WorkerRow
 from server.people.audit import Administrator, Subject, record
 from tests.support.pages import HOSTILE, ORIGIN, sign_in
 from tests.support.workers import greet_as_servers, say_hello
 
-FAR_BELOW = [10.0] * 8
 PRICE = {
     "provider": "cloud", "instance": "gpu.8", "region": "north", "usd_per_hour": "12.5",
     "effective_on": "2026-03-01", "pricing": "on_demand", "supersedes": "", "note": "",
@@ -25,8 +21,6 @@ PRICE = {
 
 
 class Console:
-    """A browser that is signed in."""
-
     def __init__(self, client, person):
         self.client = client
         sign_in(client, person)
@@ -38,7 +32,6 @@ class Console:
         return self.client.post(path, data=fields, headers=ORIGIN, follow_redirects=False)
 
     def done(self, path, **fields):
-        """The page that a form that worked leads to."""
         answer = self.post(path, **fields)
         if 'class="notice is-done"' in answer.text:  # With a secret, which no other page has.
             return answer.text
@@ -52,43 +45,30 @@ class Console:
 
 @pytest.fixture
 def console(client, olivia):
-    """Olivia's browser."""
     return Console(client, olivia)
 
 
 @pytest.fixture
-def waiting(replay, olivia, make_report):
+def waiting(replay, olivia):
     """A verified submission whose rerun was rejected and waits; `first` is the verified one."""
-
-    def finish(**changes):
-        grant = replay.claim().json()
-        assert replay.report(grant, make_report(replay.seeds(), **changes)).status_code == 200
-
-    finish()
+    assert replay.train().status_code == 200
     replay.first = replay.ask_again(olivia, reason=HOSTILE)
-    finish(qualities=FAR_BELOW)
+    assert replay.train(qualities=[10.0] * 8).status_code == 200
     return replay
 
 
 @pytest.fixture
-def records(client, olivia):
-    """The audit log, the latest first."""
-
-    def read():
-        answer = client.get("/api/v1/audit", headers=olivia.headers)
-        return answer.json()["records"]
-
-    return read
+def records(olivia):
+    return lambda: olivia.get("/api/v1/audit").json()["records"]
 
 
 def error_of(page, field):
-    """What a page says is wrong with a field, beside it."""
     found = re.search(rf'id="e-{field}"><span class="sr">Error: </span>(.*?)</strong>', page)
     return unescape(found.group(1)) if found else None
 
 
 def test_an_organiser_sets_a_quota_sees_what_is_used_and_keeps_what_was_refused(
-    console, waiting, client, olivia, records
+    console, waiting, olivia, records
 ):
     path, body = "/console/quotas", {"user": "alice", "reason": HOSTILE}
     for wrong, told in (
@@ -105,7 +85,7 @@ def test_an_organiser_sets_a_quota_sees_what_is_used_and_keeps_what_was_refused(
     nobody = console.post(path, **body | {"user": "nobody", "submissions_per_day": "5"})
     assert (nobody.status_code, "nobody" in nobody.text) == (404, True)
     console.done(path, **body, submissions_per_day="5", gpu_seconds_per_month="1.5")
-    set_now = client.get("/api/v1/quotas/alice", headers=olivia.headers).json()["quotas"]
+    set_now = olivia.get("/api/v1/quotas/alice").json()["quotas"]
     assert [(q["measure"], q["allowed"]) for q in set_now] == [
         ("submissions_per_day", 5),
         ("gpu_seconds_per_month", 5400),
@@ -121,11 +101,11 @@ def test_an_organiser_sets_a_quota_sees_what_is_used_and_keeps_what_was_refused(
 
 
 def test_the_overview_names_what_waits_and_the_next_step(
-    console, waiting, client, olivia, walter, database, make_report
+    console, waiting, client, olivia, walter, database
 ):
     say_hello(client, walter)
     body = {"benchmark": "digits", "batch_sizes": [64], "runs": 1}
-    client.post("/api/v1/calibrations", json=body, headers=olivia.headers)
+    olivia.post("/api/v1/calibrations", body)
     failure = {"kind": "infrastructure", "code": "node_lost", "message": "The fan stopped.",
                "next_step": "Mend the fan."}  # fmt: skip
     with database.write() as session:
@@ -324,7 +304,7 @@ def test_a_token_is_shown_once_and_ends_its_sessions_when_it_is_revoked(
     console, client, ada, records
 ):
     path = "/console/tokens"
-    assert client.post("/api/v1/users", json={"name": "zoe"}, headers=ada.headers).is_success
+    assert ada.post("/api/v1/users", {"name": "zoe"}).is_success
     for change in ({"user": ""}, {"user": "<b>"}, {"role": "king"}, {"expires_in_days": "-1"}):
         fields = {"user": "zoe", "role": "submitter", "expires_in_days": ""}
         assert console.post(path, **fields | change).status_code == 422, change
@@ -422,32 +402,6 @@ def test_workers_and_everything_are_paused(console, walter, records):
     assert refused.status_code == 409
     gone = console.post("/console/workers", **order | {"what": "worker:gone"})
     assert gone.status_code == 404
-
-
-def test_a_calibration_of_an_earlier_definition_waits_for_nobody(
-    database, settings, tmp_path, olivia
-):
-    folder = tmp_path / "benchmarks"
-    shutil.copytree(settings.benchmarks_dir, folder)
-    settings.benchmarks_dir = folder
-    waits = "compare it and adopt it, or continue it with more runs"
-
-    with TestClient(create_app(settings, dispatch=False)) as client:
-        body = {"benchmark": "digits", "batch_sizes": [64], "runs": 8}
-        made = client.post("/api/v1/calibrations", json=body, headers=olivia.headers).json()
-        with database.write() as session:
-            session.get_one(Calibration, made["id"]).state = "done"
-        console = Console(client, olivia)
-        assert waits in console.get("/console").text
-        assert waits in console.get("/console/calibrations").text
-    digits = folder / "digits.toml"
-    digits.write_text(digits.read_text() + "\n# Another.\n")
-    with TestClient(create_app(settings, dispatch=False)) as client:
-        console = Console(client, olivia)
-        assert made["id"] not in console.get("/console").text
-        page = console.get(f"/console/calibrations/{made['id']}").text
-        assert "needs its own calibration" in page
-        assert waits not in page
 
 
 @pytest.mark.parametrize(

@@ -13,23 +13,19 @@ DRY = {"dry_run": "true"}
 
 
 @pytest.fixture
-def try_out(client, alice):
-    """Sends a submission that is to be checked alone."""
-
+def try_out(alice):
     def send(parts, **form):
-        return client.post(
-            SUBMISSIONS, params=DRY, files=parts.files(), data=form, headers=alice.headers
-        )
+        return alice.post(SUBMISSIONS, params=DRY, data=form, files=parts.files())
 
     return send
 
 
-def listed(client, person):
-    return client.get(SUBMISSIONS, headers=person.headers).json()["submissions"]
+def listed(person):
+    return person.get(SUBMISSIONS).json()["submissions"]
 
 
 def test_a_preview_has_the_score_and_place_that_the_submission_gets(
-    digits_submission, make_log, submit, try_out, client, bob, alice, stored_files
+    digits_submission, make_log, submit, try_out, bob, alice, stored_files
 ):
     submit(digits_submission, by=bob)
     kept = stored_files()
@@ -44,10 +40,10 @@ def test_a_preview_has_the_score_and_place_that_the_submission_gets(
     assert answer.status_code == 200, answer.text
     preview = answer.json()
     assert (preview["rank"], preview["entries"]) == (None, 2)
-    assert len(listed(client, alice)) == 1
+    assert len(listed(alice)) == 1
     assert stored_files() == kept
     sent = submit(slower, as_is=True).json()
-    stored = client.get(f"{SUBMISSIONS}/{sent['id']}", headers=alice.headers).json()
+    stored = alice.get(f"{SUBMISSIONS}/{sent['id']}").json()
     same = ("result", "runs", "rank", "benchmark", "division", "system", "evidence")
     assert {name: preview[name] for name in same} == {name: stored[name] for name in same}
 
@@ -69,21 +65,17 @@ def test_code_is_tried_out(client, database, walter, alice, olivia):
     assert (preview["kind"], preview["result"], preview["rank"]) == ("code", None, None)
     assert preview["package"]["environment"] == "numpy-2.4"
     assert preview["system"]["hardware_class"] == "cpu-test"
-    assert listed(client, alice) == []
+    assert listed(alice) == []
     body = {"gpu_seconds_per_month": 0, "reason": "nothing is left"}
-    assert client.put("/api/v1/quotas/alice", json=body, headers=olivia.headers).is_success
+    assert olivia.put("/api/v1/quotas/alice", body).is_success
     used_up = entries.hand_in(alice, dry_run=True)
     assert used_up.status_code == 403
     assert "accelerator seconds in 30 days" in used_up.json()["detail"]
 
 
-def check(client, parts, **fields):
+def send(client, parts, **fields):
     files = [("files", part) for _, part in parts.files()]
     return client.post("/submit", data=fields, files=files, headers=ORIGIN, follow_redirects=False)
-
-
-def send(client, parts, **fields):
-    return check(client, parts, send="yes", **fields)
 
 
 def key_in(page):
@@ -93,19 +85,19 @@ def key_in(page):
 def test_files_are_previewed_and_sent_once(digits_submission, client, alice, settings):
     sign_in(client, alice)
 
-    page = check(client, digits_submission)
+    page = send(client, digits_submission)
 
     assert page.status_code == 200, page.text
     assert "<b>none</b><small>of 1, claimed: not measured here" in page.text
     assert page.text.count("run_1.log") == 1
-    assert listed(client, alice) == []
+    assert listed(alice) == []
     assert not list((settings.artifacts_dir / "incoming").iterdir())
     key = key_in(page.text)
-    sent, again = (send(client, digits_submission, key=key) for _ in range(2))
+    sent, again = (send(client, digits_submission, key=key, send="yes") for _ in range(2))
     assert (sent.status_code, again.headers["location"]) == (303, sent.headers["location"])
     assert client.get(sent.headers["location"]).status_code == 200
-    assert len(listed(client, alice)) == 1
-    other = send(client, digits_submission, key="another form")
+    assert len(listed(alice)) == 1
+    other = send(client, digits_submission, key="another form", send="yes")
     assert (other.status_code, "byte for byte" in other.text) == (409, True)
 
 
@@ -113,8 +105,8 @@ def test_problems_name_file_and_field_and_keep_the_choices(digits_submission, cl
     sign_in(client, alice)
     broken = replace(digits_submission, claim=digits_submission.claim | {"division": "ajar"})
 
-    assert send(client, broken).status_code == 422
-    page = check(client, broken, benchmark="digits", key="typed")
+    assert send(client, broken, send="yes").status_code == 422
+    page = send(client, broken, benchmark="digits", key="typed")
 
     assert (page.status_code, key_in(page.text)) == (422, "typed")
     assert '<b class="mono">submission.json</b>, <span class="mono">division</span>' in page.text

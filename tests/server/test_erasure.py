@@ -14,6 +14,8 @@ from tests.server.conftest import list_stored_files
 from tests.support.addresses import addresses
 from tests.support.boards import rows_of
 from tests.support.both_databases import database_url, on_sqlite  # noqa: F401
+from tests.support.build import Person
+from tests.support.pages import ORIGIN, sign_in
 from tests.support.proofs import predicate_in
 from tests.support.services import services_of
 
@@ -22,14 +24,12 @@ LIKE = f"{NAME}-junior"
 # Names that readers saw, one after the other.
 FIRST_SHOWN, SHOWN = "Quimby Q. Jibo-Smith", "Zsófia Qwy O'Jibo"
 MAIL = "q.smith@uni.example"
-ORIGIN = {"Origin": "http://testserver"}
 # Stored JSON may escape a letter, and pages an apostrophe.
 WORD = re.compile(rf"{re.escape(NAME)}(?!-junior)|{re.escape(MAIL)}|{FIRST_SHOWN}|fia Qwy O")
 
 
 @pytest.fixture
 def person(make_person, database):
-    """Somebody with a mail address and an identity; another has a name that begins as theirs."""
     made = make_person(NAME, "organiser")
     make_person(LIKE, "submitter")
     with database.write() as session:
@@ -39,11 +39,9 @@ def person(make_person, database):
 
 
 @pytest.fixture
-def traces(person, client, digits_submission, submit, replay, make_report, olivia, ada):
-    """What a person leaves: submissions, verdicts, decisions, links, webhooks, quotas, holds."""
-
+def traces(person, client, digits_submission, submit, replay, olivia, ada):
     def post(path, body, by=person, method="POST"):
-        answer = client.request(method, f"/api/v1{path}", json=body, headers=by.headers)
+        answer = by.ask(method, f"/api/v1{path}", body)
         assert answer.is_success, (path, answer.text)
         return answer.json() if answer.content else {}
 
@@ -55,12 +53,13 @@ def traces(person, client, digits_submission, submit, replay, make_report, olivi
     again = submit(digits_submission, by=person, batch_size=32).json()["id"]
     asked = post(f"/submissions/{sent}/verifications", {"reason": f"{NAME} asks, and {LIKE}"})
     replay.submission_id, replay.verification_id = sent, asked["id"]
-    assert replay.report(replay.claim().json(), make_report(replay.seeds())).is_success
+    assert replay.train().is_success
     post(f"/submissions/{again}/withdrawal", {"reason": f"by {NAME}."})
     post("/me", {"display_name": SHOWN}, method="PATCH")
     pause = {"paused": True, "reason": f"{NAME}'s wish, once {FIRST_SHOWN}"}
     post("/workers/walter-1", pause, method="PATCH")
-    post(f"/quotas/{NAME}", quota(f"asked by {NAME}"), ada, "PUT")
+    quota = {"submissions_per_day": 7, "reason": f"asked by {NAME}"}
+    post(f"/quotas/{NAME}", quota, ada, "PUT")
     post("/tokens", {"user": NAME, "role": "submitter", "label": f"of {NAME}"}, ada)
     post(f"/users/{NAME}", {"email": MAIL}, ada, "PATCH")
     post("/invitations", {"name": "grace"})
@@ -77,18 +76,11 @@ def traces(person, client, digits_submission, submit, replay, make_report, olivi
     }
 
 
-def quota(reason):
-    return {"submissions_per_day": 7, "reason": reason}
-
-
-def erase(client, by, name, *, typed=None):
-    return client.post(
-        f"/api/v1/users/{name}/erasure", json={"name": typed or name}, headers=by.headers
-    )
+def erase(by, name, *, typed=None):
+    return by.post(f"/api/v1/users/{name}/erasure", {"name": typed or name})
 
 
 def stored_texts(database):
-    """The whole text of each table."""
     with database.engine.connect() as connection:
         return {
             table.name: json.dumps(
@@ -128,7 +120,7 @@ def test_a_name_is_nowhere_afterwards_and_all_hashes_and_proofs_check(
     with database.read() as session:
         former = f"former-{session.query(User).filter(User.name == NAME).one().id}"
 
-    answer = erase(client, ada, NAME)
+    answer = erase(ada, NAME)
 
     assert answer.status_code == 200, answer.text
     assert answer.json()["name"] == former
@@ -147,10 +139,10 @@ def test_a_name_is_nowhere_afterwards_and_all_hashes_and_proofs_check(
     assert former in {entry["submitter"] for entry in board}
     assert client.get(f"/submitters/{former}").status_code == 200
     # The chain is whole, an earlier head is still in it, and each proof checks.
-    checked = client.get("/api/v1/audit/check", headers=ada.headers).json()
+    checked = ada.get("/api/v1/audit/check").json()
     assert (checked["whole"], checked["problems"]) == (True, [])
     assert checked["redacted"] > 3
-    log = client.get("/api/v1/audit?limit=1000", headers=ada.headers).json()["records"]
+    log = ada.get("/api/v1/audit?limit=1000").json()["records"]
     assert head["sha256"] in {record["sha256"] for record in log}
     findings = check_server(services, files=True, proofs=True)
     assert findings.faults == []
@@ -158,33 +150,34 @@ def test_a_name_is_nowhere_afterwards_and_all_hashes_and_proofs_check(
     assert predicate_in(proof)["submission"]["submitter"] == former
 
 
-def test_nothing_of_theirs_opens_anything_afterwards(traces, client, database, person, ada):
-    assert erase(client, ada, NAME).status_code == 200
-    assert client.get("/api/v1/me", headers=person.headers).status_code == 401
+def test_nothing_of_theirs_opens_anything_afterwards(traces, database, person, ada):
+    assert erase(ada, NAME).status_code == 200
+    assert person.get("/api/v1/me").status_code == 401
     with database.read() as session:
         assert {(user.issuer, user.subject) for user in session.query(User)} == {(None, None)}
         assert [hook.scope for hook in session.query(Receiver)] == ["all"]
-    links = client.get("/api/v1/invitations", headers=ada.headers).json()["invitations"]
+    links = ada.get("/api/v1/invitations").json()["invitations"]
     assert {link["state"] for link in links} == {"revoked"}
     # Nobody can be taken for them, nor for another who was erased.
     for name in ("former-1", "Former-99"):
         body = {"name": name}
-        assert client.post("/api/v1/users", json=body, headers=ada.headers).status_code == 422
-    former = client.get("/api/v1/users?q=former", headers=ada.headers).json()["users"][0]["name"]
-    assert erase(client, ada, former).status_code == 409
+        assert ada.post("/api/v1/users", body).status_code == 422
+    former = ada.get("/api/v1/users?q=former").json()["users"][0]["name"]
+    assert erase(ada, former).status_code == 409
 
 
 def test_a_record_changed_otherwise_is_still_found(traces, client, database, ada, olivia):
-    erase(client, ada, NAME)
-    grace = client.post("/api/v1/users", json={"name": "grace"}, headers=ada.headers)
+    erase(ada, NAME)
+    with pytest.raises(Exception, match="only ever added to"), database.write() as session:
+        session.execute(text("UPDATE audit_log SET actor = 'x'"))
+    grace = ada.post("/api/v1/users", {"name": "grace"})
     assert grace.status_code == 201
     # The record of an erasure may be redacted itself, by that of its admin.
     with database.write() as session:
         other = create_token(session, user_name="adam", role="admin", expires_in=None)
-    headers = {"Authorization": f"Bearer {other.secret}"}
-    answer = client.post("/api/v1/users/ada/erasure", json={"name": "ada"}, headers=headers)
-    assert answer.status_code == 200, answer.text
-    assert client.get("/api/v1/audit/check", headers=headers).json()["whole"]
+    adam = Person("adam", other.secret, client)
+    assert erase(adam, "ada").status_code == 200
+    assert adam.get("/api/v1/audit/check").json()["whole"]
     with database.write() as session:
         name = "audit_log_refuses"
         if session.get_bind().dialect.name == "postgresql":
@@ -194,39 +187,31 @@ def test_a_record_changed_otherwise_is_still_found(traces, client, database, ada
         redacted = "SELECT min(id) FROM audit_log WHERE actor LIKE 'former-%'"
         number = session.execute(text(redacted)).scalar_one()
         session.execute(text(f"UPDATE audit_log SET reason = 'x' WHERE id = {number}"))  # noqa: S608
-    checked = client.get("/api/v1/audit/check", headers=headers).json()
+    checked = adam.get("/api/v1/audit/check").json()
     assert not checked["whole"]
     assert f"record {number}" in checked["problems"][0]
 
 
-def test_the_log_refuses_changes_after_an_erasure_too(traces, client, database, ada):
-    erase(client, ada, NAME)
-    with pytest.raises(Exception, match="only ever added to"), database.write() as session:
-        session.execute(text("UPDATE audit_log SET actor = 'x'"))
-
-
 @on_sqlite
-def test_only_another_admin_erases_and_names_the_person_twice(client, alice, olivia, ada):
-    assert erase(client, olivia, "alice").status_code == 403
-    assert erase(client, ada, "ada").status_code == 409
-    assert erase(client, ada, "alice", typed="bob").status_code == 422
-    assert erase(client, ada, "nobody").status_code == 404
-    assert client.get("/api/v1/me", headers=alice.headers).status_code == 200
-    assert erase(client, ada, "alice").status_code == 200
-    assert erase(client, ada, "alice").status_code == 404
-
-
-def sign_in(client, person):
-    client.cookies.clear()
-    client.post("/console/sign-in", data={"token": person.secret}, headers=ORIGIN)
-    return lambda path, **form: client.post(path, data=form, headers=ORIGIN)
+def test_only_another_admin_erases_and_names_the_person_twice(alice, olivia, ada):
+    assert erase(olivia, "alice").status_code == 403
+    assert erase(ada, "ada").status_code == 409
+    assert erase(ada, "alice", typed="bob").status_code == 422
+    assert erase(ada, "nobody").status_code == 404
+    assert alice.get("/api/v1/me").status_code == 200
+    assert erase(ada, "alice").status_code == 200
+    assert erase(ada, "alice").status_code == 404
 
 
 @on_sqlite
 def test_a_person_asks_and_an_admin_decides(client, alice, ada):
-    asked = sign_in(client, alice)("/account/erasure")
-    assert "You asked to be erased" in asked.text
-    send = sign_in(client, ada)
+    def send(path, **form):
+        return client.post(path, data=form, headers=ORIGIN)
+
+    sign_in(client, alice)
+    assert "You asked to be erased" in send("/account/erasure").text
+    client.cookies.clear()
+    sign_in(client, ada)
     assert "Asks to be erased" in client.get("/console/users").text
     assert "alice asked to be erased" in client.get("/console/users/alice").text
     refused = send("/console/users/alice/erase", erased_name="alicia")

@@ -19,21 +19,14 @@ from server.base.schema import require_current_schema
 from server.base.settings import Settings, get_settings
 from tests.support.admin import run_admin
 
+PAGE = Path(__file__).parents[2] / "docs" / "running.md"
+MOMENT = datetime(2026, 3, 1, 23, 30, tzinfo=UTC)
+KATHMANDU = timezone(timedelta(hours=5, minutes=45))
 LIMIT_SECONDS = 30.0  # Only a start that hangs is caught; what makes one long is LATER.
-
-
 FOREIGN = (
-    "torch",
-    "sklearn",
-    "worker",
-    "reference_models",
-    "finishline.cli",
-    "finishline.client",
-    "torchvision",
-    "pandas",
-)
-
-
+    "torch", "sklearn", "worker", "reference_models", "finishline.cli", "finishline.client",
+    "torchvision", "pandas",
+)  # fmt: skip
 # What some requests need, or some servers: each would make every start longer.
 LATER = (
     "alembic", "authlib", "boto3", "botocore", "celery", "fsspec", "httpcore2", "httpx2", "kombu",
@@ -77,18 +70,10 @@ def test_a_database_that_does_not_answer_is_told_in_one_line_without_its_passwor
     assert "\n" not in str(told.value)
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "running.md"
-
-
-def test_the_documents_list_every_setting_and_no_other():
-    listed = re.findall(r"^\| `FINISHLINE_([A-Z0-9_]+)`", PAGE.read_text(), re.MULTILINE)
-
-    assert sorted(listed) == sorted(name.upper() for name in Settings.model_fields)
-
-
-def test_the_documents_tell_the_default_of_every_setting():
+def test_the_documents_list_every_setting_with_its_default_and_no_other():
     rows = re.findall(r"^\| `FINISHLINE_([A-Z0-9_]+)` \| (.*?) ?\|", PAGE.read_text(), re.MULTILINE)
     told = {name.lower(): default.strip("`") for name, default in rows}
+    assert sorted(name.lower() for name, _ in rows) == sorted(Settings.model_fields)
     in_words = ("docs_dir", "public_url", "secure_cookies", "signing_key")
     sizes = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 
@@ -152,12 +137,6 @@ def test_a_wrong_variable_is_told_in_one_sentence_with_its_name_and_without_its_
     assert "FINISHLINE_DRAIN_SECONDS: Input should be a valid number" in sentence
     assert "\n" not in sentence
     assert "secret" not in sentence
-
-
-MOMENT = datetime(2026, 3, 1, 23, 30, tzinfo=UTC)
-
-
-KATHMANDU = timezone(timedelta(hours=5, minutes=45))
 
 
 @pytest.mark.parametrize(

@@ -10,39 +10,30 @@ from sqlalchemy import select
 
 from server.base.database import utc_now
 from server.base.models import AuditRecord, Invitation, User
+from tests.support.build import Person, taken
 from tests.support.pages import ORIGIN, sign_in
 
-LINKS = "/api/v1/invitations"
+LINKS, ME = "/api/v1/invitations", "/api/v1/me"
 
 
 @pytest.fixture
-def invite(client, olivia):
-    """Makes a link and returns its path."""
-
-    def make(*, by=None, **wanted):
-        answer = client.post(LINKS, json=wanted, headers=(by or olivia).headers)
-        assert answer.status_code == 201, answer.text
-        return str(answer.json()["link"]).removeprefix("http://testserver")
+def invite(olivia):
+    def make(*, by=olivia, **wanted):
+        return taken(by.post(LINKS, wanted))["link"].removeprefix("http://testserver")
 
     return make
 
 
 def join(client, link, name, **fields):
-    """Join as a visitor who is signed in nowhere."""
     client.cookies.clear()
     return client.post(link, data={"name": name, **fields}, headers=ORIGIN, follow_redirects=False)
 
 
-def first_token(joined):
-    """The token in the answer to somebody who joined."""
+def holder_of(joined, client):
+    """Who joined, with the token that the answer shows."""
     assert (joined.status_code, joined.headers["cache-control"]) == (200, "no-store")
-    found = re.findall(r">(fl_[\w-]{43})<", joined.text)
-    assert len(found) == 1
-    return str(found[0])
-
-
-def me(client, secret):
-    return client.get("/api/v1/me", headers={"Authorization": f"Bearer {secret}"})
+    (secret,) = re.findall(r">(fl_[\w-]{43})<", joined.text)
+    return Person("", secret, client)
 
 
 def test_one_person_joins_by_a_link_and_sees_their_token_once(client, invite, database):
@@ -51,25 +42,20 @@ def test_one_person_joins_by_a_link_and_sees_their_token_once(client, invite, da
 
     answer = join(client, link, "carol c", email="carol@uni.example")
 
-    secret = first_token(answer)
-    assert secret not in str(answer.headers) + str(dict(client.cookies))
+    carol = holder_of(answer, client)
+    assert carol.secret not in str(answer.headers) + str(dict(client.cookies))
     assert "fl_" not in client.get("/account").text.partition('id="tokens"')[0]
-    holder = me(client, secret).json()
-    assert (holder["user"], holder["role"], holder["email"]) == (
-        "carol c",
-        "submitter",
-        "carol@uni.example",
-    )
+    holder = carol.get(ME).json()
+    told = ("carol c", "submitter", "carol@uni.example")
+    assert (holder["user"], holder["role"], holder["email"]) == told
     again = join(client, link, "dave")
     assert (again.status_code, "This link was used already" in again.text) == (409, True)
     with database.read() as session:
         actions = session.scalars(select(AuditRecord.action).order_by(AuditRecord.id)).all()
         kept = session.scalars(select(Invitation)).one()
         assert session.scalar(select(User).where(User.name == "dave")) is None
-    assert [one for one in actions if one != "token.create"] == [
-        "invitation.create",
-        "invitation.use",
-    ]
+    written = [one for one in actions if one != "token.create"]
+    assert written == ["invitation.create", "invitation.use"]
     assert link.partition("-")[2] not in kept.code_sha256
 
 
@@ -85,7 +71,7 @@ def test_a_class_joins_until_the_uses_end_with_addresses_of_its_domain(client, i
     assert (taken.status_code, 'id="e-name"' in taken.text) == (422, True)
     assert 'value="other@uni.example"' in taken.text
     assert join(client, link, "frank", email="f@uni.example").status_code == 200
-    known = client.get("/api/v1/users/frank", headers=ada.headers).json()["known_at"]
+    known = ada.get("/api/v1/users/frank").json()["known_at"]
     assert known is not None
     closed = client.get(link)
     assert (closed.status_code, "used 2 times" in closed.text) == (409, True)
@@ -94,34 +80,27 @@ def test_a_class_joins_until_the_uses_end_with_addresses_of_its_domain(client, i
 def test_a_link_ends_with_its_day_its_revocation_and_its_makers_token(
     client, invite, olivia, ada, database
 ):
-    expired, revoked, orphan = invite(), invite(), invite()
+    expired, revoked, orphan = invite(), invite(), invite(uses=2)
+    carol = holder_of(join(client, orphan, "carol"), client)
     with database.write() as session:
         session.get_one(Invitation, 1).expires_at = utc_now() - timedelta(seconds=1)
-    assert client.delete(f"{LINKS}/2", headers=olivia.headers).json()["state"] == "revoked"
+    assert olivia.delete(f"{LINKS}/2").json()["state"] == "revoked"
 
-    assert "This link ended on" in join(client, expired, "carol").text
-    assert "This link was revoked" in join(client, revoked, "carol").text
-    number = me(client, olivia.secret).json()["token_id"]
-    assert client.delete(f"/api/v1/tokens/{number}", headers=ada.headers).status_code == 200
-    assert "This link was revoked" in join(client, orphan, "carol").text
-    states = client.get(LINKS, headers=ada.headers).json()["invitations"]
+    assert "This link ended on" in join(client, expired, "dave").text
+    assert "This link was revoked" in join(client, revoked, "dave").text
+    number = olivia.get(ME).json()["token_id"]
+    assert ada.delete(f"/api/v1/tokens/{number}").status_code == 200
+    assert "This link was revoked" in join(client, orphan, "dave").text
+    assert carol.get(ME).status_code == 401  # Who joined loses their token with it.
+    states = ada.get(LINKS).json()["invitations"]
     assert [one["state"] for one in states] == ["revoked"] * 3
 
 
-def test_who_joined_loses_their_token_with_that_of_the_links_maker(client, invite, olivia, ada):
-    secret = first_token(join(client, invite(), "carol"))
-    number = me(client, olivia.secret).json()["token_id"]
-
-    client.delete(f"/api/v1/tokens/{number}", headers=ada.headers)
-
-    assert me(client, secret).status_code == 401
-
-
 def test_nobody_makes_a_link_beyond_their_own_rights(client, invite, olivia, ada, alice):
-    client.post("/api/v1/organisations", json={"name": "Labs"}, headers=ada.headers)
+    ada.post("/api/v1/organisations", {"name": "Labs"})
 
     def ask(person, **wanted):
-        return client.post(LINKS, json=wanted, headers=person.headers).status_code
+        return person.post(LINKS, wanted).status_code
 
     assert ask(alice) == 403
     assert ask(olivia, role="organiser") == 403
@@ -131,9 +110,9 @@ def test_nobody_makes_a_link_beyond_their_own_rights(client, invite, olivia, ada
         assert ask(olivia, last_day=day) == 422
     link = invite(by=ada, role="organiser", organisation="Labs")
     joined = join(client, link, "carol")
-    assert me(client, first_token(joined)).json()["organisation"] == "Labs"
-    assert client.get(LINKS, headers=olivia.headers).json()["invitations"] == []
-    assert client.delete(f"{LINKS}/1", headers=olivia.headers).status_code == 404
+    assert holder_of(joined, client).get(ME).json()["organisation"] == "Labs"
+    assert olivia.get(LINKS).json()["invitations"] == []
+    assert olivia.delete(f"{LINKS}/1").status_code == 404
 
 
 def test_codes_are_not_guessed_and_forms_of_other_sites_make_nobody(client, invite):

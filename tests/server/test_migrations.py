@@ -19,35 +19,20 @@ from server.base.settings import Settings
 from tests.support.admin import run_admin, run_finishline
 from tests.support.both_databases import wait_until_blocked
 
-OURS = {table.name for table in Base.metadata.sorted_tables}
 
-
-@pytest.fixture
-def empty(empty_database):
-    """A database without any table."""
-    return empty_database
-
-
-def tables(database):
-    return set(inspect(database.engine).get_table_names()) - {"alembic_version"}
-
-
-def test_migrating_twice_changes_nothing(empty):
-    migrate(empty)
-    migrate(empty)
-
-    assert tables(empty) == OURS
-
-
-def test_a_server_refuses_a_database_of_another_schema_and_says_what_to_do(empty, tmp_path):
-    url = empty.url.render_as_string(hide_password=False)
+def test_migrating_twice_changes_nothing_and_a_server_wants_its_own_schema(
+    empty_database, tmp_path
+):
+    url = empty_database.url.render_as_string(hide_password=False)
     settings = Settings(database_url=url, artifacts_dir=tmp_path / "artifacts")
-    with pytest.raises(
-        RuntimeError, match=r"(\(empty\)|no file of the database).*server\.admin migrate"
-    ):
+    told = r"(\(empty\)|no file of the database).*server\.admin migrate"
+    with pytest.raises(RuntimeError, match=told):
         create_app(settings)
-    migrate(empty)
-    require_current_schema(empty)
+    for _ in range(2):
+        migrate(empty_database)
+    tables = set(inspect(empty_database.engine).get_table_names())
+    assert tables - {"alembic_version"} == {table.name for table in Base.metadata.sorted_tables}
+    require_current_schema(empty_database)
 
 
 def test_the_administrators_command_migrates_and_makes_tokens(tmp_path):
@@ -100,20 +85,17 @@ SERVER = ("-c", "import server.app; server.app.app")
 
 
 def at_revision(revision):
-    """A statement."""
     return f"INSERT INTO alembic_version (version_num) VALUES ('{revision}')"  # noqa: S608
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.nightly)])
 def url(request, tmp_path):
-    """The address of an empty database."""
     if request.param == "postgresql":
         return request.getfixturevalue("empty_postgresql_url")
     return f"sqlite:///{tmp_path / 'a.db'}"
 
 
 def fill(url, *statements):
-    """Run statements, as a program that knows nothing of Finishline."""
     engine = create_engine(url, poolclass=NullPool)
     with engine.begin() as connection:
         for statement in statements:
@@ -121,7 +103,6 @@ def fill(url, *statements):
 
 
 def content(url):
-    """Every byte of a file, every row of a server's database."""
     if url.startswith("sqlite"):
         folder = Path(url.removeprefix("sqlite:///")).parent
         return {each.name: each.read_bytes() for each in folder.iterdir() if each.is_file()}
@@ -129,17 +110,6 @@ def content(url):
     found.reflect(engine)
     with engine.connect() as connection:
         return {each.name: connection.execute(select(each)).all() for each in found.sorted_tables}
-
-
-def migrating(url):
-    """The command at work on a database."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "server.admin", "migrate"],
-        env=os.environ | {"FINISHLINE_DATABASE_URL": url},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 @pytest.mark.parametrize(
@@ -222,6 +192,13 @@ def test_failed_migration_changes_nothing(url):
     found = MetaData()
     found.reflect(engine)
     assert not found.tables
+
+
+def migrating(url):
+    command = [sys.executable, "-m", "server.admin", "migrate"]
+    environment = os.environ | {"FINISHLINE_DATABASE_URL": url}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env=environment, **pipes)
 
 
 def test_migrations_come_one_after_another(url):
