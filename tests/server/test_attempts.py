@@ -16,42 +16,26 @@ from server.base.models import Attempt, ReplayEventRow, Token, Verification
 from server.operations import limits
 from server.verifications.sweep import end_overdue, expire_leases
 from tests.support.boards import rows_of
-from tests.support.build import claim_headers
+from tests.support.build import build_report, claim_headers
 from tests.support.workers import say_hello, send_to
 
 LATE = timedelta(hours=1)
 
 
 def evaluation(sequence, quality=50.0):
-    return {
-        "sequence": sequence,
-        "run": 0,
-        "kind": "evaluation",
-        "seconds": 0.1 * sequence,
-        "epoch": float(sequence),
-        "samples": 1152 * sequence,
-        "quality": quality,
-    }
+    seen = {"seconds": 0.1 * sequence, "epoch": float(sequence), "samples": 1152 * sequence}
+    told = {"sequence": sequence, "run": 0, "kind": "evaluation", "quality": quality}
+    return seen | told
 
 
 def stored_events(database, attempt_id):
+    sequence = ReplayEventRow.sequence
+    query = select(sequence).where(ReplayEventRow.attempt_id == attempt_id).order_by(sequence)
     with database.read() as session:
-        return list(
-            session.scalars(
-                select(ReplayEventRow.sequence)
-                .where(ReplayEventRow.attempt_id == attempt_id)
-                .order_by(ReplayEventRow.sequence)
-            )
-        )
+        return list(session.scalars(query))
 
 
-def lease_of(database, attempt_id):
-    with database.read() as session:
-        return session.get_one(Attempt, attempt_id).lease_expires_at
-
-
-def infrastructure(code="child_died"):
-    return Failure("infrastructure", code, "the child died", "nothing to do")
+DIED = Failure("infrastructure", "child_died", "the child died", "nothing to do")
 
 
 def test_a_claim_gives_the_attempt_to_one_worker(replay):
@@ -69,16 +53,13 @@ def test_a_claim_gives_the_attempt_to_one_worker(replay):
 
 def test_the_id_of_an_attempt_that_waits_is_nobodys_to_read(replay, client, olivia):
     attempt_id = replay.attempt_id
-    views = [
-        f"/api/v1/verifications/{replay.verification_id}",
-        f"/api/v1/submissions/{replay.submission_id}",
-        "/api/v1/queue",
-        f"/verifications/{replay.verification_id}",
-        f"/submissions/{replay.submission_id}",
-        "/workers",
-    ]
-    for headers in ({}, olivia.headers):
-        assert not [view for view in views if attempt_id in client.get(view, headers=headers).text]
+    verification = f"/verifications/{replay.verification_id}"
+    submission = f"/submissions/{replay.submission_id}"
+    for view in (
+        verification, submission, f"/api/v1{verification}", f"/api/v1{submission}",
+        "/api/v1/queue", "/workers",
+    ):  # fmt: skip
+        assert attempt_id not in client.get(view).text + olivia.get(view).text, view
     assert replay.view()["attempts"][0]["id"] is None
     replay.claim()
     assert replay.view()["attempts"][0]["id"] == attempt_id
@@ -90,17 +71,17 @@ def test_a_claim_names_its_worker(replay, client, walter, make_person):
     address = f"/api/v1/attempts/{replay.attempt_id}/claim"
     body = {"worker": "walter-1", "protocol": 1}
 
-    bad = client.post(address, json={}, headers=walter.headers)
+    bad = walter.post(address, {})
     assert bad.status_code == 422
     assert bad.json()["problems"][0]["field"] == "body.worker"
     assert replay.claim("nothing").status_code == 404
-    assert client.post(address, json=body, headers=wilma.headers).status_code == 403
+    assert wilma.post(address, body).status_code == 403
     send_to(replay.database, replay.attempt_id, "walter-1")
     assert replay.view()["state"] == "queued"
-    assert client.post(address, json=body, headers=walter.headers).status_code == 200
+    assert walter.post(address, body).status_code == 200
 
 
-def test_a_claims_token_is_needed_for_its_posts(replay, client, walter, database, make_report):
+def test_a_claims_token_is_needed_for_its_posts(replay, client, walter, database):
     grant = replay.claim().json()
     address = f"/api/v1/attempts/{replay.attempt_id}/evaluations"
 
@@ -112,8 +93,7 @@ def test_a_claims_token_is_needed_for_its_posts(replay, client, walter, database
         assert replay.post(grant | stale, [evaluation(0)]).status_code == 409
     assert stored_events(database, replay.attempt_id) == []
     for stale in stales:
-        refused = replay.report(grant | stale, make_report(replay.seeds()))
-        assert refused.status_code == 409
+        assert replay.train(grant | stale).status_code == 409
     without_fence = {"Authorization": f"Bearer {grant['token']}"}
     answer = client.post(address, json={"events": []}, headers=without_fence)
     assert answer.status_code == 422
@@ -154,18 +134,36 @@ def test_an_event_or_a_report_that_is_none_is_422(replay, database, client):
     ):  # fmt: skip
         assert replay.post(grant, [event]).status_code == 422, event
     assert stored_events(database, replay.attempt_id) == []
-    address = f"/api/v1/attempts/{grant['attempt_id']}/report"
+
+    def send(report):
+        address = f"/api/v1/attempts/{grant['attempt_id']}/report"
+        headers = claim_headers(grant) | {"Content-Type": "application/json"}
+        return client.post(address, content=json.dumps(report), headers=headers)
+
     for runs in (None, [{}], "x"):
-        answer = client.post(address, json={"runs": runs}, headers=claim_headers(grant))
-        assert answer.status_code == 422, runs
+        assert send({"runs": runs}).status_code == 422, runs
+    # A number that nobody could read again is refused.
+    report = asdict(build_report(replay.seeds()))
+    first = report["runs"][0]["evaluations"][0]
+    honest = dict(first)
+    numbers = [(name, number) for name in ("quality", "seconds") for number in (math.nan, math.inf)]
+    counts = [("samples", number) for number in (math.nan, math.inf, 2**53, 2**80)]
+    for name, number in (*numbers, *counts):
+        first |= honest | {name: number}
+        assert send(report).status_code == 422, (name, number)
     assert replay.view()["state"] == "running"
+    for name in ("quality", "seconds"):  # A double holds it.
+        first |= honest | {name: 2**80}
+        send(report)
+        assert client.get("/").status_code == 200
 
 
 def test_a_heartbeat_renews_the_lease(replay, database):
     grant = replay.claim().json()
 
     def is_whole():
-        left = lease_of(database, grant["attempt_id"]) - utc_now()
+        with database.read() as session:
+            left = session.get_one(Attempt, grant["attempt_id"]).lease_expires_at - utc_now()
         return timedelta(seconds=6) < left <= timedelta(seconds=8)
 
     assert is_whole()
@@ -175,7 +173,7 @@ def test_a_heartbeat_renews_the_lease(replay, database):
     assert expire_leases(database) == 0
 
 
-def test_a_silent_worker_is_fenced_off_and_another_attempt_is_queued(replay, database, make_report):
+def test_a_silent_worker_is_fenced_off_and_another_attempt_is_queued(replay, database):
     old = replay.claim().json()
     replay.post(old, [evaluation(0)])
     replay.change(old["attempt_id"], lease_expires_at=utc_now() - LATE)
@@ -189,12 +187,12 @@ def test_a_silent_worker_is_fenced_off_and_another_attempt_is_queued(replay, dat
     assert (failure["kind"], failure["code"]) == ("infrastructure", "worker_lost")
     # The old worker wakes up again.
     assert replay.post(old, [evaluation(1)]).status_code == 409
-    assert replay.report(old, make_report(replay.seeds())).status_code == 409
+    assert replay.train(old).status_code == 409
     assert replay.claim(old["attempt_id"]).status_code == 409
     assert stored_events(database, old["attempt_id"]) == [0]
     # The new one ends it: one result, of the second attempt.
     new = replay.claim().json()
-    assert replay.report(new, make_report(replay.seeds())).json()["outcome"] == "verified"
+    assert replay.train(new).json()["outcome"] == "verified"
     assert [a["state"] for a in replay.view()["attempts"]] == ["lost", "done"]
 
 
@@ -202,7 +200,7 @@ def test_a_silent_worker_is_fenced_off_and_another_attempt_is_queued(replay, dat
 def test_after_the_last_attempt_the_verification_fails_and_costs_the_submitter_nothing(
     end, replay, database, make_report
 ):
-    failed = replace(make_report([]), failure=infrastructure())
+    failed = replace(make_report([]), failure=DIED)
     for _ in range(3):  # digits.toml: max_attempts = 3
         grant = replay.claim().json()
         if end == "failed":
@@ -257,7 +255,7 @@ def test_a_report_of_other_seeds_is_422_and_decides_nothing(change, replay, make
     untold = {seed for seed in replay.seeds() if seed > 9} - set(told)
     assert [seed for seed in untold if str(seed) in response.text] == []
     assert replay.view()["state"] == "running"
-    assert replay.report(grant, make_report(replay.seeds())).status_code == 200
+    assert replay.train(grant).status_code == 200
 
 
 def test_a_failure_of_the_infrastructure_queues_another_attempt(replay, make_report, client):
@@ -266,9 +264,7 @@ def test_a_failure_of_the_infrastructure_queues_another_attempt(replay, make_rep
         return str(entry["check"])
 
     report = make_report(replay.seeds())
-    report.runs[1] = replace(
-        report.runs[1], status="failed", tta_seconds=None, failure=infrastructure()
-    )
+    report.runs[1] = replace(report.runs[1], status="failed", tta_seconds=None, failure=DIED)
     assert (check(), replay.view()["attempts"][0]["refunded"]) == ("queued", False)
     grant = replay.claim().json()
     assert check() == "running"
@@ -296,28 +292,7 @@ def test_a_failure_that_would_come_again_ends_the_verification_at_once(kind, rep
     assert replay.status() == "claimed"
 
 
-def test_a_number_that_nobody_could_read_again_is_refused(replay, client, make_report):
-    grant = replay.claim().json()
-    address = f"/api/v1/attempts/{grant['attempt_id']}/report"
-    headers = claim_headers(grant) | {"Content-Type": "application/json"}
-    numbers = [(name, number) for name in ("quality", "seconds") for number in (math.nan, math.inf)]
-    counts = [("samples", number) for number in (math.nan, math.inf, 2**53, 2**80)]
-    for name, number in (*numbers, *counts):
-        report = asdict(make_report(replay.seeds()))
-        report["runs"][0]["evaluations"][0][name] = number
-        response = client.post(address, content=json.dumps(report), headers=headers)
-        assert response.status_code == 422, (name, number)
-        assert replay.view()["state"] == "running"
-    for name in ("quality", "seconds"):  # A double holds it.
-        report = asdict(make_report(replay.seeds()))
-        report["runs"][0]["evaluations"][0][name] = 2**80
-        client.post(address, content=json.dumps(report), headers=headers)
-        assert client.get("/").status_code == 200
-
-
-def test_a_worker_learns_of_a_cancellation_with_its_next_post(
-    replay, database, olivia, make_report
-):
+def test_a_worker_learns_of_a_cancellation_with_its_next_post(replay, database, olivia):
     with database.write() as session:  # A running replay can't be cancelled.
         session.get_one(Verification, replay.verification_id).kind = "calibration"
     grant = replay.claim().json()
@@ -325,7 +300,7 @@ def test_a_worker_learns_of_a_cancellation_with_its_next_post(
 
     answer = replay.post(grant, [evaluation(0)])
     assert (answer.status_code, answer.json()) == (200, {"proceed": False, "reason": "cancelled"})
-    assert replay.report(grant, make_report(replay.seeds())).status_code == 409
+    assert replay.train(grant).status_code == 409
     view = replay.view()
     assert (view["state"], view["outcome"], view["report"]) == ("cancelled", None, None)
 
@@ -346,9 +321,7 @@ def test_a_replay_over_its_time_is_told_to_stop_and_then_ended(replay, database)
     assert replay.post(grant, []).status_code == 409
 
 
-def test_the_verdict_and_the_status_come_in_one_transaction(
-    replay, client, make_report, monkeypatch
-):
+def test_the_verdict_and_the_status_come_in_one_transaction(replay, monkeypatch):
     grant = replay.claim().json()
 
     def fail(*_):
@@ -357,12 +330,12 @@ def test_the_verdict_and_the_status_come_in_one_transaction(
     with monkeypatch.context() as patched:
         patched.setattr("server.verifications.judge.follow_evidence", fail)
         with pytest.raises(RuntimeError, match="dies here"):
-            replay.report(grant, make_report(replay.seeds()))
+            replay.train(grant)
     view = replay.view()
     assert (view["state"], view["outcome"], view["report"]) == ("running", None, None)
     assert view["attempts"][0]["state"] == "running"
     assert replay.status() == "verifying"
-    assert replay.report(grant, make_report(replay.seeds())).json()["outcome"] == "verified"
+    assert replay.train(grant).json()["outcome"] == "verified"
 
 
 def test_a_failed_attempt_keeps_its_last_evaluation_and_the_end_of_the_log(replay, make_report):
@@ -370,23 +343,14 @@ def test_a_failed_attempt_keeps_its_last_evaluation_and_the_end_of_the_log(repla
     replay.post(grant, [evaluation(1, 41.5), evaluation(2, 43.25)])
     assert replay.view()["attempts"][0]["last_evaluation"] is None  # Events tell of it meanwhile.
     report = make_report(replay.seeds()[:1])
-    run = replace(
-        report.runs[0],
-        status="failed",
-        tta_seconds=None,
-        failure=infrastructure(),
-        log_tail="x" * 5000 + "the\0end",
-    )
-    replay.report(grant, replace(report, runs=[run], failure=infrastructure()))
+    ended = {"status": "failed", "tta_seconds": None, "failure": DIED}
+    run = replace(report.runs[0], **ended, log_tail="x" * 5000 + "the\0end")
+    replay.report(grant, replace(report, runs=[run], failure=DIED))
 
     attempt = replay.view()["attempts"][0]
     assert attempt["last_evaluation"] == {
-        "run": 0,
-        "epoch": 2.0,
-        "samples": 2304,
-        "seconds": 0.2,
-        "quality": 43.25,
-    }
+        "run": 0, "epoch": 2.0, "samples": 2304, "seconds": 0.2, "quality": 43.25,
+    }  # fmt: skip
     assert attempt["log_tail"] == "x" * 3993 + "the\ufffdend"
     assert attempt["failure"]["next_step"] == "nothing to do"
 
@@ -436,14 +400,13 @@ def test_a_run_over_its_limit_is_ended_though_its_worker_goes_on_posting(replay,
     assert attempt["last_evaluation"]["run"] == 0
 
 
-def test_a_claim_ends_with_its_revoked_token(replay, client, olivia, database):
-    """Whoever holds a stolen token may not report once it is revoked."""
+def test_a_claim_ends_with_its_revoked_token(replay, olivia, database):
     grant = replay.claim().json()
     with database.read() as session:
         token = session.get_one(Token, session.get_one(Attempt, replay.attempt_id).claimed_by)
         assert (token.user.name, token.role) == ("walter", "worker")
     assert replay.post(grant, []).status_code == 200
-    client.delete(f"/api/v1/tokens/{token.id}", headers=olivia.headers).raise_for_status()
+    olivia.delete(f"/api/v1/tokens/{token.id}").raise_for_status()
 
     assert replay.post(grant, []).status_code == 409
 
@@ -455,7 +418,6 @@ def test_a_claim_ends_with_its_revoked_token(replay, client, olivia, database):
 def test_a_report_names_the_worker_that_claimed_its_class_and_a_possible_system(
     field, told, replay, client, make_report
 ):
-    """A verdict names whose measurement it stands on; times are compared within one class."""
     report = make_report(replay.seeds())
     say_hello(client, replay.worker)
     grant = replay.claim().json()
@@ -467,10 +429,8 @@ def test_a_report_names_the_worker_that_claimed_its_class_and_a_possible_system(
     assert replay.report(grant, report).status_code == 200
 
 
-def test_a_page_draws_ended_runs_to_their_end_and_says_first_why_an_attempt_ended(
-    replay, make_report
-):
-    replay.report(replay.claim().json(), make_report(replay.seeds(), qualities=[10.0] * 8))
+def test_a_page_draws_ended_runs_to_their_end_and_says_first_why_an_attempt_ended(replay):
+    replay.train(qualities=[10.0] * 8)
     page = replay.client.get(f"/verifications/{replay.verification_id}").text
     table = page[page.index('<details id="attempts"') :]
     heads = re.findall(r"<th[^>]*>([^<]*)</th>", table[: table.index("</thead>")])

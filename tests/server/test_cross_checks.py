@@ -25,11 +25,12 @@ from tests.server.test_entries import entries  # noqa: F401
 from tests.support.proofs import predicate_in
 from tests.support.workers import say_hello
 
+SLOW = {"seconds_per_epoch": 0.3}
+BUSY = SLOW | {"cpu_share": 0.5}
+
 
 @pytest.fixture
-def workers(client, database, make_person, make_report, replay):
-    """Lets workers of owners of their own say hello: anna-1 is anna's."""
-
+def workers(client, database, make_person, replay):
     def greet(*names):
         people = {}
         for name in names:
@@ -47,8 +48,6 @@ def workers(client, database, make_person, make_report, replay):
 
 @pytest.fixture
 def train(replay, database, make_report):
-    """Makes the latest attempt of a verification as a worker does."""
-
     def make(verification_id, person, precision=None, **changes):
         with database.write() as session:
             row = session.get_one(Verification, verification_id)
@@ -75,32 +74,14 @@ def waiting(replay, workers, train, database):
 
 
 def checks_of(database, verification_id):
-    """The cross-checks of a verification, the oldest first."""
     with database.read() as session:
         query = select(Verification.id).where(Verification.checks_id == verification_id)
         return list(session.scalars(query.order_by(Verification.created_at)))
 
 
-def proof_of(replay):
-    """The proof of a verification that has ended."""
-    path = f"/api/v1/verifications/{replay.verification_id}/proof"
-    return predicate_in(replay.client.get(path, params={"format": "dsse"}))
-
-
-def results_of(proof):
-    """The result of each check of a proof by its name."""
-    return {check.name: check.result for check in check_proof(proof, None)}
-
-
 def held(database):
     with database.read() as session:
         return list(session.scalars(select(WorkerRow.name).where(WorkerRow.held.is_not(None))))
-
-
-def copy_of(claim, **changes):
-    """Another submission with the same columns, but for some."""
-    columns = {column.key: getattr(claim, column.key) for column in Submission.__mapper__.columns}
-    return Submission(**columns | {"id": "another0claim"} | changes)
 
 
 def pool_of(database):
@@ -127,7 +108,9 @@ def test_one_workers_word_rejects_no_rival_and_its_proof_passes(replay, workers,
     assert view["outcome"] == "inconclusive"
     assert any(reason["weight"] == "rejects" for reason in view["reasons"])
     assert replay.status() == "inconclusive"
-    results = results_of(proof_of(replay))
+    path = f"/api/v1/verifications/{replay.verification_id}/proof?format=dsse"
+    checks = check_proof(predicate_in(replay.client.get(path)), None)
+    results = {check.name: check.result for check in checks}
     assert (results["posted"], results["curves"], results["verdict"]) == ("pass",) * 3
 
 
@@ -156,18 +139,12 @@ def test_a_worker_of_the_server_itself_is_believed_at_once(replay, workers, trai
     assert view["outcome"] == "verified"
 
 
-SLOW = {"seconds_per_epoch": 0.3}
-
-
 def test_two_that_differ_without_a_third_leave_it_open(waiting, train, database):
     view = train(waiting.check, waiting.people["bert"], **SLOW)
 
     assert view["outcome"] == "inconclusive"
     assert view["reasons"][-1]["code"] == "cross_check_differs"
     assert held(database) == []
-
-
-BUSY = SLOW | {"cpu_share": 0.5}
 
 
 @pytest.mark.parametrize(
@@ -238,15 +215,8 @@ def test_a_rerun_that_has_ended_opens_no_nonce_of_what_it_checks(
 
 
 def test_code_that_a_contradicted_worker_measured_is_measured_again(
-    entries,
-    alice,
-    replay,
-    workers,
-    train,
-    database,
-    client,
+    entries, alice, replay, workers, train, database, client
 ):
-    """Its runs are taken out, so the verdict that rests on them is opened again."""
     code = entries.hand_in(alice).json()["id"]
     entries.measure(code)
     first = entries.measurement(code)
@@ -298,9 +268,9 @@ def test_a_check_that_nobody_can_make_leaves_the_verdict_open_after_ten_minutes(
     assert view["reasons"][-1]["code"] == "no_second_worker"
 
 
-def test_replay_that_waits_for_its_check_counts_after_it(waiting, train, client, database, olivia):
+def test_replay_that_waits_for_its_check_counts_after_it(waiting, train, database, olivia):
     path = f"/api/v1/submissions/{waiting.submission_id}/withdrawal"
-    assert client.post(path, json={"reason": "x"}, headers=olivia.headers).status_code == 200
+    assert olivia.post(path, {"reason": "x"}).status_code == 200
     assert waiting.view()["state"] == "checking"
     view = train(waiting.check, waiting.people["bert"])
 
@@ -315,9 +285,9 @@ def test_a_verdict_that_waits_is_cancelled_with_its_check(waiting, client, olivi
     assert waiting.status() == "claimed"
 
 
-def test_a_check_that_an_organiser_cancels_leaves_the_verdict_open(waiting, client, olivia):
+def test_a_check_that_an_organiser_cancels_leaves_the_verdict_open(waiting, olivia):
     path = f"/api/v1/verifications/{waiting.check}/cancellation"
-    assert client.post(path, headers=olivia.headers).status_code == 200
+    assert olivia.post(path).status_code == 200
     view = waiting.view()
 
     assert (view["state"], view["outcome"]) == ("done", "inconclusive")
@@ -325,7 +295,6 @@ def test_a_check_that_an_organiser_cancels_leaves_the_verdict_open(waiting, clie
 
 @pytest.fixture
 def tell(replay, workers, make_report):
-    """Has anna's worker tell its own story about the runs, while bert's is there."""
     anna = workers("anna", "bert")["anna"]
 
     def report(runs, **changes):
@@ -341,13 +310,6 @@ def tell(replay, workers, make_report):
     return report
 
 
-def seeds_checked(database, verification_id):
-    """The seeds that another owner's worker is to train again."""
-    with database.read() as session:
-        checks = checks_of(database, verification_id)
-        return [session.get_one(Verification, check).seeds[0] for check in checks]
-
-
 def failed(run, evaluations):
     kept = run.evaluations[:evaluations]
     ledger = kept[-1].ledger if kept else {}
@@ -359,7 +321,9 @@ def test_runs_that_one_worker_alone_calls_failed_reject_no_rival(
     evaluations, replay, tell, train, database
 ):
     view = tell(lambda runs: [failed(run, evaluations) for run in runs])
-    checked = seeds_checked(database, replay.verification_id)
+    with database.read() as session:
+        checks = checks_of(database, replay.verification_id)
+        checked = [session.get_one(Verification, each).seeds[0] for each in checks]
 
     assert view["outcome"] is None
     assert checked == replay.seeds()
@@ -401,7 +365,6 @@ def test_a_precision_that_another_worker_did_not_find_rejects_no_rival(
 
 
 def in_one_organisation(database, *names):
-    """Make people members of one organisation."""
     with database.write() as session:
         acme = Organisation(name="Acme", created_at=utc_now())
         session.add(acme)
@@ -434,7 +397,8 @@ def test_a_rivals_worker_checks_only_where_no_other_owner_is_alive(
     with database.write() as session:
         claim = session.get_one(Verification, replay.verification_id).submission
         rival = session.scalars(select(User.id).where(User.name == "bert")).one()
-        session.add(copy_of(claim, user_id=rival))
+        columns = {each.key: getattr(claim, each.key) for each in Submission.__mapper__.columns}
+        session.add(Submission(**columns | {"id": "another0claim", "user_id": rival}))
     train(replay.verification_id, people["anna"])
     with database.write() as session:
         session.get_one(WorkerRow, "carl-1").state = "busy"

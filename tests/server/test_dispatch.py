@@ -22,8 +22,6 @@ LATE = timedelta(hours=1)
 
 @dataclass
 class NotingBroker:
-    """Notes the attempt and the worker of every message; raises instead while `error` is set."""
-
     sent: list[tuple[str, str]] = field(default_factory=list)
     error: Exception | None = None
     tries: int = 0
@@ -45,14 +43,11 @@ def broker():
 
 @pytest.fixture
 def dispatcher(database, settings, broker):
-    """The loop of `client`'s server, a round at a time."""
     return Dispatcher(database, broker, settings)
 
 
 @pytest.fixture
 def verification_of(database):
-    """The verification of an attempt."""
-
     def find(attempt_id):
         with database.read() as session:
             return session.get_one(Attempt, attempt_id).verification_id
@@ -84,8 +79,12 @@ def test_living_worker_is_sent_an_attempt_once(
     hello()
     dispatcher.run_once()
     Dispatcher(database, broker, settings).run_once()
-
     assert broker.sent == [(replay.attempt_id, "walter-1")]
+
+    assert replay.claim().status_code == 200
+    replay.change(replay.attempt_id, send_after=utc_now() - LATE)
+    dispatcher.run_once()
+    assert len(broker.sent) == 1
 
 
 def test_worker_that_polls_is_sent_nothing(replay, dispatcher, broker, hello):
@@ -174,22 +173,12 @@ def test_what_nobody_claimed_goes_to_another_class_only_where_its_own_is_gone(
     assert (first, last in ("w-2", "w-3")) == (["walter-1"] * 2, True)
 
 
-def test_a_claimed_attempt_is_not_sent_again(replay, dispatcher, broker, hello):
-    hello()
-    dispatcher.run_once()
-    replay.claim(worker="walter-1")
-    replay.change(replay.attempt_id, send_after=utc_now() - LATE)
-    dispatcher.run_once()
-
-    assert len(broker.sent) == 1
-
-
 def test_a_broker_out_of_reach_is_tried_once_a_round_and_loses_nothing(
-    replay, dispatcher, broker, hello, client, olivia
+    replay, dispatcher, broker, hello, olivia
 ):
     hello()
     body = {"benchmark": "digits", "batch_sizes": [64], "runs": 12, "reason": "more to send"}
-    assert client.post("/api/v1/calibrations", json=body, headers=olivia.headers).status_code == 201
+    assert olivia.post("/api/v1/calibrations", body).status_code == 201
     broker.error = ConnectionError("refused")
     dispatcher.run_once()
     assert (broker.tries, replay.view()["attempts"][0]["state"]) == (1, "queued")
@@ -204,11 +193,8 @@ def test_the_server_draws_the_worker_and_another_may_not_claim(replay, dispatche
     names = [f"w-{number}" for number in range(3)]
     for name in names:
         hello(name)
-    early = replay.client.post(
-        f"/api/v1/attempts/{replay.attempt_id}/claim",
-        json={"worker": "w-1", "protocol": 1},
-        headers=replay.worker.headers,
-    )
+    address = f"/api/v1/attempts/{replay.attempt_id}/claim"
+    early = replay.worker.post(address, {"worker": "w-1", "protocol": 1})
     assert early.status_code == 409  # Nobody was drawn yet.
     drawn = set()
     while len(drawn) < len(names):  # Every one of them is drawn sooner or later.
@@ -298,7 +284,7 @@ def test_a_lost_attempt_is_replaced_in_its_place_and_sent_in_the_same_round(
 
 
 def test_a_disturbed_training_takes_its_submitters_next_turn_and_no_other(
-    replay, dispatcher, broker, hello, bob, ask_another, verification_of, make_report, database
+    replay, dispatcher, broker, hello, bob, ask_another, verification_of, database
 ):
     alices = [replay.verification_id, ask_another()]
     bobs = [ask_another(bob) for _ in range(3)]
@@ -307,8 +293,7 @@ def test_a_disturbed_training_takes_its_submitters_next_turn_and_no_other(
         dispatcher.run_once()
         attempt_id, _ = broker.sent[-1]
         replay.verification_id = verification_of(attempt_id)
-        grant = replay.claim(attempt_id).json()
-        assert replay.report(grant, make_report(replay.seeds(), cpu_share=share)).is_success
+        assert replay.train(cpu_share=share).is_success
     with database.read() as session:
         started = [verification_of(attempt_id) for attempt_id, _ in broker.sent]
         attempts = session.scalars(select(Attempt)).unique().all()
@@ -318,7 +303,7 @@ def test_a_disturbed_training_takes_its_submitters_next_turn_and_no_other(
 
 
 def test_the_loop_wakes_when_a_worker_is_free_and_when_something_waits(
-    replay, dispatcher, broker, hello, client, olivia, make_report, monkeypatch, ask_another
+    replay, dispatcher, broker, hello, client, olivia, monkeypatch, ask_another
 ):
     # No interval ends within this test: what is sent is sent because the loop was woken.
     monkeypatch.setattr(dispatcher._settings, "dispatch_interval_seconds", 3600.0)
@@ -330,7 +315,7 @@ def test_the_loop_wakes_when_a_worker_is_free_and_when_something_waits(
         wait_for(lambda: len(broker.sent) == 1, seconds=10, what="a confirmation to wake it")
         grant = replay.claim().json()
         ask_another()
-        replay.report(grant, make_report(replay.seeds()))
+        replay.train(grant)
         wait_for(lambda: len(broker.sent) == 2, seconds=10, what="a report to wake it")
         hello("w-2")
         ask_another()

@@ -7,68 +7,45 @@ from datetime import timedelta
 from xml.etree import ElementTree as ET
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import select, update
 
-from server.app import create_app
 from server.base.database import utc_now
 from server.base.http import CURRENT
 from server.base.models import BenchmarkPhases, User
 from server.benchmarks.in_force import PhaseWatch
 from tests.support.boards import rows_of
+from tests.support.build import taken
+from tests.support.copies import serving
 from tests.support.pages import BROWSER, sign_in
 from tests.support.services import services_of
 
 BOARD = "/api/v1/leaderboards/digits"
-
-
 PREVIEW = f"{BOARD}/preview"
-
-
-PAGE = "/console/leaderboards/digits/preview"
-
-
+HOUR = timedelta(hours=1)
 QUERIES = (
-    "",
-    "?metric=cost",
-    "?metric=latency",
-    "?division=open",
-    "?q=ALICE",
-    "?sort=model&order=desc",
-    "?withdrawn=show",
-    "?clock=dawnbench",
-    "?target=95",
-    "?price=2",
-    "?prices_on=2026-01-01",
+    "", "?metric=cost", "?metric=latency", "?division=open", "?q=ALICE", "?sort=model&order=desc",
+    "?withdrawn=show", "?clock=dawnbench", "?target=95", "?price=2", "?prices_on=2026-01-01",
     "?limit=2&page=2",
-)
-
-
-# What stands for itself on a board that is asked for twice.
+)  # fmt: skip
+# What a board that is asked for twice says of itself.
 ONE_VERSION = ("version", "next_cursor", "preview")
 
 
 @pytest.fixture
 def send(digits_submission, submit, make_log):
-    """Sends a submission of a pace and returns its id."""
-
     def made(pace, *, by=None, **claim):
         parts = deepcopy(digits_submission)
         parts.claim |= claim
         for index, name in enumerate(parts.logs):
-            seconds = pace + 0.001 * index
-            log = make_log(index, name=name, seconds_per_epoch=seconds)
-            division = parts.claim["division"].encode()
-            parts.logs[name] = log.replace(b'"closed"', b'"' + division + b'"')
-        answer = submit(parts, by=by)
-        assert answer.status_code == 201, answer.text
-        return str(answer.json()["id"])
+            how = {"division": parts.claim["division"], "seconds_per_epoch": pace + 0.001 * index}
+            parts.logs[name] = make_log(index, name=name, **how)
+        return taken(submit(parts, by=by))["id"]
 
     return made
 
 
 @pytest.fixture
-def hidden(client, embargo, send, alice, bob):
+def hidden(embargo, send, alice, bob):
     """Three that are hidden, the fastest first; one slower than the first was published before."""
     send(0.11, by=alice)
     embargo(timedelta(days=1))
@@ -79,12 +56,12 @@ def hidden(client, embargo, send, alice, bob):
     ]
     withdrawn = send(0.09, by=alice, model="zyzzyva 4")
     address = f"/api/v1/submissions/{withdrawn}/withdrawal"
-    assert client.post(address, json={"reason": "-"}, headers=alice.headers).is_success
+    assert alice.post(address, {"reason": "-"}).is_success
     return ids
 
 
-def read(client, person, query=""):
-    answer = client.get(PREVIEW + query, headers=person.headers)
+def read(person, query=""):
+    answer = person.get(PREVIEW + query)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
@@ -93,105 +70,72 @@ def without(board):
     return {name: value for name, value in board.items() if name not in ONE_VERSION}
 
 
-def test_it_is_the_board_that_everybody_sees_once_the_embargo_is_taken_away(
-    hidden, client, embargo, olivia, ada
+def test_preview_is_the_board_that_everybody_sees_once_the_embargo_is_taken_away(
+    hidden, client, embargo, olivia, ada, bob, database, caplog
 ):
-    before = {query: read(client, olivia, query) for query in QUERIES}
-    assert read(client, ada) == before[""]
-    fastest, second, _ = hidden
-    listed = [entry["submission_id"] for entry in rows_of(before[""])]
-    assert (listed[0], listed[2]) == (fastest, second)
+    before = {query: read(olivia, query) for query in QUERIES}
+    assert read(ada) == before[""]
+    whole = [entry["submission_id"] for entry in rows_of(before[""])]
+    assert (whole[0], whole[2]) == tuple(hidden[:2])
     assert len(rows_of(client.get(BOARD).json())) == 1
 
-    embargo(None)
-
-    for query, board in before.items():
-        assert without(board) == without(client.get(BOARD + query).json()), query
-
-
-def test_it_says_what_is_hidden_and_until_when(hidden, client, olivia):
+    # It says what is hidden and until when.
     until = client.get("/api/v1/benchmarks/digits/phases").json()["phases"]["embargo_until"]
-    found = read(client, olivia, "?limit=2")["preview"]
-
-    assert found["embargo_until"] == until
-    assert found["hidden"] == hidden[:1]
+    found = read(olivia, "?limit=2")["preview"]
+    assert (found["embargo_until"], found["hidden"]) == (until, hidden[:1])
     assert found["hidden_total"] == 2
     minute = f"{until[:10]} {until[11:19].removesuffix(':00')} UTC"
     assert found["note"] == (
         f"Only organisers see this: the board as if its embargo, until {minute}, had ended. "
         "2 of its 3 submissions are hidden from the public."
     )
-    open_division = read(client, olivia, "?division=open")["preview"]
+    open_division = before["?division=open"]["preview"]
     assert (open_division["hidden"], open_division["hidden_total"]) == (hidden[2:], 1)
     assert "1 of its 1 submission is hidden" in open_division["note"]
-    withdrawn = read(client, olivia, "?withdrawn=show&limit=2&page=2")["preview"]
+    withdrawn = read(olivia, "?withdrawn=show&limit=2&page=2")["preview"]
     assert (withdrawn["hidden_total"], len(withdrawn["hidden"])) == (3, 2)
 
-
-def test_pages_follow_each_other(hidden, client, olivia):
-    whole = [entry["submission_id"] for entry in rows_of(read(client, olivia))]
-    first = client.get(f"{PREVIEW}?limit=2", headers=olivia.headers)
+    # Its pages follow each other.
+    first = olivia.get(f"{PREVIEW}?limit=2")
     assert first.headers["X-Total-Count"] == "3"
     [following] = re.findall(r'<(.*)>; rel="next"', first.headers["Link"])
     assert following.startswith(f"{PREVIEW}?")
-    second = client.get(following, headers=olivia.headers).json()
+    second = olivia.get(following).json()
     both = rows_of(first.json()) + rows_of(second)
     assert [entry["submission_id"] for entry in both] == whole
     assert (second["preview"]["hidden"], second["next_cursor"]) == (hidden[1:2], None)
-    wrong = client.get(f"{PREVIEW}?cursor=x", headers=olivia.headers)
-    assert wrong.status_code == 422
+    assert olivia.get(f"{PREVIEW}?cursor=x").status_code == 422
+
+    # The server's log says who looks.
+    looks = []
+    caplog.set_level(logging.INFO, "server.boards.board")
+    caplog.handler.addFilter(lambda line: looks.append((line.getMessage(), CURRENT.get())) or True)
+    read(olivia)
+    bob.get(PREVIEW)
+    sign_in(client, ada)
+    page = "/console/leaderboards/digits/preview"
+    assert client.get(page, headers=BROWSER).status_code == 200
+    embargo(None)
+    for query, board in before.items():
+        assert without(board) == without(client.get(BOARD + query).json()), query
+    read(olivia)
+    with database.read() as session:
+        ids = {user.name: user.id for user in session.scalars(select(User))}
+    sentence = "the board of digits was looked at under embargo"
+    seen = [at.noted["user_id"] for told, at in looks if told == sentence]
+    assert seen == [ids["olivia"], ids["ada"]]
 
 
 def test_without_an_embargo_it_is_the_board(send, client, olivia, embargo):
-    assert without(read(client, olivia)) == without(client.get(BOARD).json())
+    assert without(read(olivia)) == without(client.get(BOARD).json())
     send(0.11)
     embargo(timedelta(days=1))
     for until in (timedelta(days=1), None):
         embargo(until)
-        board = read(client, olivia)
+        board = read(olivia)
         assert without(board) == without(client.get(BOARD).json())
         assert board["preview"]["hidden"] == []
         assert board["preview"]["note"] == ("Nothing is under embargo: this is the public board.")
-
-
-class Looks(logging.Handler):
-    """Each look that the server's log tells of, with whose token it was."""
-
-    def __init__(self):
-        super().__init__()
-        self.told = []
-
-    def emit(self, record):
-        """Called while the request is under way."""
-        context = CURRENT.get()
-        self.told.append((record.getMessage(), context and context.noted.get("user_id")))
-
-
-@pytest.fixture
-def looks():
-    """What the server's log tells of previews."""
-    logger, handler = logging.getLogger("server.boards.board"), Looks()
-    before = logger.level
-    logger.setLevel(logging.INFO)
-    logger.addHandler(handler)
-    yield handler
-    logger.removeHandler(handler)
-    logger.setLevel(before)
-
-
-def test_the_servers_log_says_who_looked_at_what_is_hidden(
-    hidden, client, olivia, ada, bob, embargo, looks, database
-):
-    with database.read() as session:
-        ids = {user.name: user.id for user in session.scalars(select(User))}
-    read(client, olivia)
-    client.get(PREVIEW, headers=bob.headers)
-    sign_in(client, ada)
-    assert client.get(PAGE, headers=BROWSER).status_code == 200
-    embargo(None)
-    read(client, olivia)
-    sentence = "the board of digits was looked at under embargo"
-    assert looks.told == [(sentence, ids["olivia"]), (sentence, ids["ada"])]
 
 
 NAMES = {"a": "http://www.w3.org/2005/Atom"}
@@ -202,7 +146,6 @@ def read_feed(content):
 
 
 def entries(content):
-    """Title and link of each entry by its id."""
     found = {}
     for entry in read_feed(content).findall("a:entry", NAMES):
         link = entry.find("a:link", NAMES)
@@ -212,8 +155,8 @@ def entries(content):
     return found
 
 
-def test_records_and_verdicts_are_told_once_each(replay, make_report, client):
-    replay.report(replay.claim().json(), make_report(replay.seeds()))
+def test_records_and_verdicts_are_told_once_each(replay, client):
+    replay.train()
     response = client.get("/feed.atom")
 
     assert response.headers["content-type"] == "application/atom+xml; charset=utf-8"
@@ -244,21 +187,14 @@ def test_a_feed_that_did_not_change_is_304_and_one_that_did_is_not(
 
 
 def test_links_are_those_of_the_public_address_where_one_is_set(settings):
-    public = settings.model_copy(update={"public_url": "https://finishline.example.org/"})
-    with TestClient(create_app(public, dispatch=False)) as client:
+    site = "https://finishline.example.org/"
+    with serving(settings.model_copy(update={"public_url": site})) as client:
         links = read_feed(client.get("/feed.atom").content).findall("a:link", NAMES)
 
-    assert [link.get("href") for link in links] == [
-        "https://finishline.example.org/feed.atom",
-        "https://finishline.example.org/",
-    ]
-
-
-HOUR = timedelta(hours=1)
+    assert [link.get("href") for link in links] == [f"{site}feed.atom", site]
 
 
 def shown(client):
-    """What is on the board."""
     return {entry["submission_id"] for entry in rows_of(client.get(BOARD).json())}
 
 
@@ -275,7 +211,7 @@ def test_when_the_date_passes_the_results_appear_and_the_board_has_another_versi
     assert client.get(BOARD, headers={"If-None-Match": first.headers["etag"]}).status_code == 304
     # What was published before the embargo stays; the counts give the hidden one away no more.
     assert client.get("/api/v1/benchmarks/digits").json()["submissions"] == 1
-    with TestClient(create_app(settings, dispatch=False)) as other:
+    with serving(settings) as other:
         assert shown(other) == {before}
         with database.write() as session:
             session.execute(update(BenchmarkPhases).values(embargo_until=utc_now()))
@@ -299,19 +235,17 @@ def test_when_the_date_passes_the_results_appear_and_the_board_has_another_versi
 
 
 def test_members_see_it_for_as_long_as_they_are_of_the_submitters_organisation(
-    embargo, submit, digits_submission, client, bob, ada
+    embargo, submit, digits_submission, bob, ada
 ):
     for name in ("Example Labs", "Other Labs"):
-        client.post("/api/v1/organisations", json={"name": name}, headers=ada.headers)
+        ada.post("/api/v1/organisations", {"name": name})
 
     def move(name, organisation):
-        change = {"organisation": organisation}
-        answer = client.patch(f"/api/v1/users/{name}", json=change, headers=ada.headers)
+        answer = ada.patch(f"/api/v1/users/{name}", {"organisation": organisation})
         assert answer.status_code == 200, answer.text
 
-    def bob_gets(method="GET", more="", **body):
-        address = f"/api/v1/submissions/{hidden}{more}"
-        return int(client.request(method, address, headers=bob.headers, **body).status_code)
+    def bob_gets(method="GET", more="", json=None):
+        return bob.ask(method, f"/api/v1/submissions/{hidden}{more}", json).status_code
 
     embargo(HOUR)
     hidden = submit(digits_submission).json()["id"]
@@ -322,7 +256,7 @@ def test_members_see_it_for_as_long_as_they_are_of_the_submitters_organisation(
     # To see is not to change: it is refused as another's, not as what is not there.
     assert bob_gets("POST", "/withdrawal", json={"reason": "not mine"}) == 403
     assert bob_gets("POST", "/verifications", json={}) == 403
-    assert hidden not in client.get(BOARD, headers=bob.headers).text
+    assert hidden not in bob.get(BOARD).text
     move("bob", "Other Labs")
     assert bob_gets() == 404
     # Whoever is in none shares none with others who are in none.

@@ -1,7 +1,7 @@
 """Entries: a package is handed in, a worker is chosen, its runs are measured and rank."""
 
 import hashlib
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 import pytest
 from fastapi.testclient import TestClient
@@ -11,7 +11,6 @@ from finishline.rules.canonical import sha256_of
 from finishline.rules.trainings.package import package_index
 from finishline.rules.verification.job import data_nonce
 from finishline.rules.verification.messages import (
-    WORKER_PROTOCOL,
     BoxWord,
     ReplayEvaluation,
     ReplayReport,
@@ -24,11 +23,10 @@ from server.submissions.rescoring import rescore_submissions
 from server.verifications.queue import take_due
 from tests.server.test_console import Console
 from tests.support.boards import rows_of
-from tests.support.build import Person, claim_headers
+from tests.support.build import Person, Replay, claim_headers, taken
 from tests.support.pages import words_of
 from tests.support.services import services_of
-from tests.support.streams import stream_report
-from tests.support.workers import WORKER_SYSTEM, latest_attempt, say_hello, send_to
+from tests.support.workers import WORKER_SYSTEM, say_hello
 from worker.failures import entry_failure
 
 BOARD = "/api/v1/leaderboards/digits"
@@ -55,31 +53,30 @@ FILES = {"training.toml": MANIFEST.encode(), "train.py": TRAIN.encode()}
 
 
 def changed(old, new):
-    """A manifest with other words."""
     return {"training.toml": MANIFEST.replace(old, new).encode()}
 
 
 DETERMINISTIC = FILES | changed("[factors]", "deterministic = true\n[factors]")
+FAILURES = (
+    "entry_died", "entry_import_failed", "protocol_broken", "memory_limit", "log_limit",
+    "prepare_time_limit", "silence_time_limit", "run_time_limit",
+)  # fmt: skip
 ANOTHER = FILES | {"net.py": b"WIDTH = 65\n"}
 
 
 @dataclass
 class Entries:
-    """Packages that are handed in, and the worker that trains them."""
-
     client: TestClient
     database: Database
     worker: Person
     owner: Person | None = None
 
     def greet(self, *, entries="anyone", sha256=ENVIRONMENT_SHA256):
-        """Say hello as a confirmed worker with a box."""
         box = BoxWord(entries, None, {ENVIRONMENT: sha256})
         answer = say_hello(self.client, self.worker, box=box, database=self.database)
         assert answer.status_code == 200, answer.text
 
     def hand_in(self, person, files=FILES, *, key=None, dry_run=False, **fields):
-        """Send a package."""
         parts = [("files", (name, content)) for name, content in files.items()]
         headers = person.headers | ({"Idempotency-Key": key} if key else {})
         self.owner = person
@@ -87,57 +84,35 @@ class Entries:
         return self.client.post(path, files=parts, data=fields, headers=headers)
 
     def measurement(self, submission_id):
-        """The id of the latest verification of an entry."""
         view = self.client.get(f"/api/v1/submissions/{submission_id}").json()
         return str(view["verifications"][-1]["id"])
 
     def view(self, submission_id):
-        """The latest verification of an entry, as it is shown."""
         return self.client.get(f"/api/v1/verifications/{self.measurement(submission_id)}").json()
 
     def ask(self, submission_id, *, by=None, **wanted):
-        """Ask for more runs of an entry, as who handed it in or somebody else."""
         path = f"/api/v1/submissions/{submission_id}/verifications"
-        return self.client.post(path, json=wanted, headers=(by or self.owner).headers)
+        return (by or self.owner).post(path, wanted)
 
     def sent(self):
-        """The workers that one round of the dispatch sends waiting attempts to."""
         with self.database.write() as session:
             return [each.worker for each in take_due(session)]
 
+    def job(self, submission_id):
+        verification_id = self.measurement(submission_id)
+        return Replay(self.client, self.database, self.worker, submission_id, verification_id)
+
     def lease(self, submission_id):
-        """Claim the waiting attempt of an entry, as the worker it was sent to."""
-        attempt_id = latest_attempt(self.database, self.measurement(submission_id))
-        send_to(self.database, attempt_id, WORKER_SYSTEM.worker)
-        answer = self.client.post(
-            f"/api/v1/attempts/{attempt_id}/claim",
-            json={"worker": WORKER_SYSTEM.worker, "protocol": WORKER_PROTOCOL},
-            headers=self.worker.headers,
-        )
+        answer = self.job(submission_id).claim()
         assert answer.status_code == 200, answer.text
         return answer.json()
 
     def report(self, lease, report):
-        """Send a report after its events."""
-        stream_report(self.database, lease["attempt_id"], report, fence=lease["fence"])
-        return self.client.post(
-            f"/api/v1/attempts/{lease['attempt_id']}/report",
-            json=asdict(report),
-            headers=claim_headers(lease),
-        )
+        return Replay(self.client, self.database, self.worker, "", "").report(lease, report)
 
     def measure(self, submission_id, **how):
-        """Train an entry and report its runs."""
         lease = self.lease(submission_id)
-        with self.database.read() as session:
-            attempt = session.get_one(Attempt, lease["attempt_id"])
-            seeds = attempt.verification.seeds
-        return self.report(lease, boxed_report(seeds, **how))
-
-
-def digest(*words):
-    """A hash of predictions."""
-    return hashlib.sha256(repr(words).encode()).hexdigest()
+        return self.report(lease, boxed_report(self.job(submission_id).seeds(), **how))
 
 
 def boxed_report(
@@ -165,7 +140,7 @@ def boxed_report(
                 quality=found,
                 ledger={"init": 0.4, "warmup": 0.1, "train": number * pace, "eval": number * 0.001},
                 second_half=found,
-                predictions_sha256=digest(seed, number if repeats else index),
+                predictions_sha256=f"{seed:056x}{number if repeats else index:08x}",
             )
             for number, found in ((1, min(best, 90.0)), (2, best))
         ]
@@ -184,21 +159,13 @@ def boxed_report(
     if failed is None:
         return ReplayReport(runs=runs, system=WORKER_SYSTEM)
     failure = entry_failure(failed, "the code raised an error")
-    last = replace(
-        runs[0],
-        status="failed",
-        evaluations=[],
-        tta_seconds=None,
-        parent_seconds=None,
-        failure=failure,
-        log_tail=log,
-    )
+    ended = {"tta_seconds": None, "parent_seconds": None, "failure": failure, "log_tail": log}
+    last = replace(runs[0], status="failed", evaluations=[], **ended)
     return ReplayReport(runs=[last], system=WORKER_SYSTEM, failure=failure)
 
 
 @pytest.fixture
 def entries(client, database, walter):
-    """A server with a worker that trains packages of anyone."""
     found = Entries(client, database, walter)
     found.greet()
     return found
@@ -206,15 +173,11 @@ def entries(client, database, walter):
 
 @pytest.fixture
 def entry_id(entries, alice):
-    """A package of alice's that waits for its runs."""
     return entries.hand_in(alice).json()["id"]
 
 
 def test_a_package_is_measured_and_ranks(entries, alice, olivia, client):
-    answer = entries.hand_in(alice)
-
-    assert answer.status_code == 201, answer.text
-    entry = answer.json()
+    entry = taken(entries.hand_in(alice))
     assert entry["package"]["sha256"] == sha256_of(package_index(FILES))
     assert (entry["division"], entry["status"], entry["runs"]) == ("open", "verifying", [])
     assert entry["model"] == "Random features"
@@ -296,7 +259,7 @@ def test_the_source_is_published_with_the_verdict(entries, entry_id, alice, bob,
     assert client.get(f"{path}/files/other.py").status_code == 404
 
 
-def test_a_package_is_handed_in_once(entries, alice, bob, client):
+def test_a_package_is_handed_in_once(entries, alice, bob):
     entry_id = entries.hand_in(alice, key="k").json()["id"]
 
     again = entries.hand_in(alice, key="k")
@@ -345,15 +308,14 @@ def test_the_same_program_is_a_duplicate(entries, alice, bob, olivia, client):
 def test_more_runs_join_the_same_pool_and_are_compared(entries, entry_id, olivia, database):
     entries.measure(entry_id)
 
-    more = entries.ask(entry_id)
+    more = taken(entries.ask(entry_id))
 
-    assert more.status_code == 201, more.text
     entries.measure(entry_id, seconds=3.0)
     with database.read() as session:
         runs = session.query(PoolRun).all()
     assert (len(runs), len({run.pool_id for run in runs})) == (10, 1)
     assert entries.ask(entry_id, kind="replay").status_code == 403, "code is not replayed"
-    page = Console(entries.client, olivia).get(f"/console/decide/{more.json()['id']}").text
+    page = Console(entries.client, olivia).get(f"/console/decide/{more['id']}").text
     assert "5 of 5" in words_of(page)
     assert "slower (Welch" in words_of(page)
 
@@ -361,14 +323,7 @@ def test_more_runs_join_the_same_pool_and_are_compared(entries, entry_id, olivia
 @pytest.mark.parametrize(
     ("code", "state", "attempts"),
     [
-        ("entry_died", "failed", 1),
-        ("entry_import_failed", "failed", 1),
-        ("protocol_broken", "failed", 1),
-        ("memory_limit", "failed", 1),
-        ("log_limit", "failed", 1),
-        ("prepare_time_limit", "failed", 1),
-        ("silence_time_limit", "failed", 1),
-        ("run_time_limit", "failed", 1),
+        *((code, "failed", 1) for code in FAILURES),
         ("box_unavailable", "queued", 2),
     ],
 )
@@ -498,7 +453,7 @@ def test_a_box_without_a_cgroup_trains_packages_of_known_participants(
     assert refused.status_code == 422
     assert "finishline admin user approve alice" in refused.json()["hint"]
     assert entries.hand_in(olivia).status_code == 201
-    approved = client.put("/api/v1/users/alice/known", json={"known": True}, headers=olivia.headers)
+    approved = olivia.put("/api/v1/users/alice/known", {"known": True})
     assert approved.json()["known_at"] is not None
     assert entries.hand_in(alice, ANOTHER).status_code == 201
     assert len(entries.sent()) == 1
@@ -539,7 +494,7 @@ def test_a_package_takes_device_seconds_from_the_quota_on_a_processor_too(
         (13 * 240, ANOTHER | DETERMINISTIC, 201),
     ):
         quota = {"gpu_seconds_per_month": seconds, "reason": "a small machine"}
-        answer = client.put("/api/v1/quotas/alice", json=quota, headers=olivia.headers)
+        answer = olivia.put("/api/v1/quotas/alice", quota)
         assert answer.status_code == 200, answer.text
         assert entries.hand_in(alice, files).status_code == status, seconds
     assert len(client.get("/api/v1/submissions").json()["submissions"]) == 2
@@ -563,19 +518,13 @@ def test_an_export_has_the_source_of_a_package_from_its_verdict(entries, alice, 
 
 def paced_report(trainings, pace):
     """Runs that each take so many times as long."""
-    paces = {training.index: pace(training) for training in trainings}
     whole = boxed_report([training.seed for training in trainings], control=97.9)
     runs = []
-    for run in whole.runs:
-        times = paces[run.index]
-        rows = [
-            replace(
-                row,
-                seconds=row.seconds * times,
-                ledger={name: value * times for name, value in row.ledger.items()},
-            )
-            for row in run.evaluations
-        ]
+    for run, training in zip(whole.runs, trainings, strict=True):
+        times, rows = pace(training), []
+        for row in run.evaluations:
+            ledger = {name: value * times for name, value in row.ledger.items()}
+            rows.append(replace(row, seconds=row.seconds * times, ledger=ledger))
         ended = {"tta_seconds": rows[-1].seconds, "parent_seconds": rows[-1].seconds}
         runs.append(replace(run, evaluations=rows, ledger=rows[-1].ledger, **ended))
     return replace(whole, runs=runs)
@@ -612,14 +561,8 @@ def test_its_owner_has_the_factors_of_a_package_measured(entries, entry_id, bob,
     assert page in client.get(f"/submissions/{entry_id}?tab=system").text
     # Its runs are of other code than the entry's: they neither fill its pool nor move its row.
     assert rows_of(client.get(BOARD).json()) == before
-
-
-def test_a_package_without_factors_has_none_measured(entries, alice):
-    manifest = MANIFEST.partition("[factors]")[0]
-    entry_id = entries.hand_in(alice, FILES | changed(MANIFEST, manifest)).json()["id"]
-    entries.measure(entry_id)
-
-    answer = entries.ask(entry_id, kind="ablation")
-
-    assert answer.status_code == 422, answer.text
-    assert "names no [factors]" in answer.json()["detail"]
+    without = ANOTHER | changed(MANIFEST, MANIFEST.partition("[factors]")[0])
+    other = entries.hand_in(bob, without).json()["id"]
+    entries.measure(other)
+    refused = entries.ask(other, kind="ablation")
+    assert (refused.status_code, "names no [factors]" in refused.json()["detail"]) == (422, True)

@@ -1,7 +1,6 @@
 """Pages of entries: their words, source and runs, the race, the board, and handing one in."""
 
 import re
-from typing import cast
 
 from tests.server.test_entries import (  # noqa: F401  a fixture
     ANOTHER,
@@ -20,7 +19,6 @@ TEACHER = {
 
 
 def words_of(client, path, person=None):
-    """The text of the main part of a page, without its markup."""
     answer = client.get(path, headers=person.headers if person else {})
     assert answer.status_code == 200, answer.text
     main = answer.text.partition("<main")[2].partition("</main>")[0]
@@ -28,21 +26,16 @@ def words_of(client, path, person=None):
     return " ".join(re.sub(r"<[^>]*>", " ", main).split())
 
 
-def test_source_and_log_show_the_characters_that_would_steer_a_reader(entries, alice, client):
+def test_source_and_log_show_the_characters_that_would_steer_a_reader(entries, alice):
     hostile = "if access == '\u202e \u2066# none\u2069':\r\n\x1b[31m\x9b2J\u2028\t<script>\u200b"
     hidden = "if access == 'user\u200b':\r\n\t<script>"  # No other such character is accepted.
     files = FILES | {"notes.txt": hidden.encode()}
     entry_id = entries.hand_in(alice, files).json()["id"]
     entries.measure(entry_id, failed="entry_died", log=hostile)
 
-    pages = [
-        client.get(path, headers=alice.headers).text
-        for path in (
-            f"/submissions/{entry_id}?tab=system",
-            f"/submissions/{entry_id}?tab=runs",
-            f"/verifications/{entries.measurement(entry_id)}",
-        )
-    ]
+    page = f"/submissions/{entry_id}?tab="
+    verification = f"/verifications/{entries.measurement(entry_id)}"
+    pages = [alice.get(path).text for path in (f"{page}system", f"{page}runs", verification)]
 
     for page in pages[1:]:
         assert r"\u202e \u2066# none\u2069" in page
@@ -50,9 +43,7 @@ def test_source_and_log_show_the_characters_that_would_steer_a_reader(entries, a
         assert not set("\u202e\u2066\u2069\u2028\u200b\x1b\x9b").intersection(page)
     assert 'notes.txt</span> <small class="soft">2 lines' in pages[0]
     assert r"&#39;user\u200b&#39;" in pages[0]
-    raw = client.get(
-        f"/api/v1/submissions/{entry_id}/package/files/notes.txt", headers=alice.headers
-    )
+    raw = alice.get(f"/api/v1/submissions/{entry_id}/package/files/notes.txt")
     assert raw.content == hidden.encode()
     assert raw.headers["content-type"].startswith("text/plain")
     assert raw.headers["x-content-type-options"] == "nosniff"
@@ -133,7 +124,6 @@ def test_the_owner_has_it_measured_again_as_long_as_the_quota_lasts(
 
 
 def choose(client, *parts, **fields):
-    """Send the files of the form to be checked."""
     return client.post(
         "/submit",
         data={"hardware_class": "", **fields},
@@ -158,7 +148,7 @@ def test_a_package_is_previewed_and_handed_in_from_the_browser(entries, alice, c
     sent = {"hardware_class": "cpu-test", "send": "yes"}
     answer = choose(client, *folder, left_out, below, **sent)
     assert answer.status_code == 303, answer.text
-    entry = client.get(f"/api/v1{answer.headers['location']}/package", headers=alice.headers).json()
+    entry = alice.get(f"/api/v1{answer.headers['location']}/package").json()
     names = [file["name"] for file in entry["files"]]
     assert names == ["model/net.py", "train.py", "training.toml"]
     known = choose(client, *folder, below)
@@ -185,8 +175,7 @@ def test_the_problems_of_a_package_are_listed_with_file_and_line(entries, alice,
 
 def test_workers_say_whose_packages_they_train(entries, client, olivia):
     def remark_on(**link):
-        made = client.post("/api/v1/invitations", json=link, headers=olivia.headers)
-        return cast("str | None", made.json()["remark"])
+        return olivia.post("/api/v1/invitations", link).json()["remark"]
 
     assert remark_on() is None
     assert "trains code submissions of anyone: numpy-2.4" in words_of(client, "/workers")

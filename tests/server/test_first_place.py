@@ -1,15 +1,12 @@
 """First place of a board: the reference, head-to-heads, withdrawals, and whose turn is next."""
 
-from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import select
 
 from finishline.rules.verification.messages import Failure
-from server.app import create_app
 from server.base.board_versions import raise_board_version
 from server.base.database import utc_now
 from server.base.models import Message
@@ -17,6 +14,7 @@ from server.verifications.head_to_heads import Measured, Meeting, find_first_pla
 from server.verifications.settle import BoardSettler
 from tests.support.boards import rows_of
 from tests.support.build import WORKER_SYSTEM, Replay, ask_for_replay, build_report, measure
+from tests.support.copies import serving
 from tests.support.pages import words_of
 from tests.support.workers import greet_as_servers, say_hello
 
@@ -33,8 +31,6 @@ def settle(client):
 
 @pytest.fixture
 def queued(client, settle, database, walter):
-    """Settles the boards, and returns the jobs that wait then, the newest first."""
-
     def find():
         settle()
         found = client.get("/api/v1/verifications?state=queued").json()["verifications"]
@@ -47,8 +43,6 @@ def queued(client, settle, database, walter):
 
 @pytest.fixture
 def row_of(measured, alice):
-    """A measured row of the class of the tests, with settings of its own."""
-
     def make(batch_size, seconds_per_epoch, *, by=alice, **claim):
         settings = {"batch_size": batch_size}
         how = {"hyperparameters": settings, "system": SYSTEM, "by": by, "model": f"b{batch_size}"}
@@ -58,7 +52,7 @@ def row_of(measured, alice):
 
 
 @pytest.fixture
-def reference(row_of, queued, client):
+def reference(row_of, queued):
     """The id of the reference, measured at 0.118 s an epoch; a first row of 0.2 s made it due."""
     row_of(32, 0.2)
     (job,) = queued()
@@ -67,8 +61,9 @@ def reference(row_of, queued, client):
     return job.submission_id
 
 
-def fight(job, challenger, holder, *, qualities=None, of_holder=None, system=WORKER_SYSTEM):
-    """Train the pairs of a head-to-head at these paces, a little uneven."""
+def fight(
+    job, challenger, holder, *, qualities=None, of_holder=None, system=WORKER_SYSTEM, lease=None
+):
     runs = []
     for index, seed in enumerate(job.seeds()):
         is_challenger = index % 4 in (0, 3)
@@ -76,7 +71,7 @@ def fight(job, challenger, holder, *, qualities=None, of_holder=None, system=WOR
         own = qualities if is_challenger else of_holder
         (run,) = build_report([seed], seconds_per_epoch=pace, qualities=own).runs
         runs.append(replace(run, index=index))
-    lease = job.claim(worker=system.worker).json()
+    lease = lease or job.claim(worker=system.worker).json()
     answer = job.report(lease, replace(build_report([]), runs=runs, system=system))
     assert answer.status_code == 200, answer.text
     return job.view()
@@ -84,7 +79,6 @@ def fight(job, challenger, holder, *, qualities=None, of_holder=None, system=WOR
 
 @pytest.fixture
 def winner(reference, row_of, queued):
-    """The id of a faster row that has won against the reference."""
     faster = row_of(128, 0.1)
     for _ in range(2):
         (job,) = queued()
@@ -112,15 +106,17 @@ def told(client, submission_id):
     return entry["not_first"], entry["head_to_head"]
 
 
+def ask(challenger, holder, *, by):
+    body = {"challenger": challenger, "holder": holder, "reason": "near"}
+    return by.post("/api/v1/head-to-heads", body)
+
+
 def test_the_reference_is_the_first_holder_of_a_board(reference, queued, client):
     entries = rows_of(client.get(BOARD, params={"division": "open"}).json())
     first, second = entries
     assert (first["rank"], first["submission_id"]) == (1, reference)
-    assert (first["submitter"], first["is_holder"], first["measured_runs"]) == (
-        "reference",
-        True,
-        10,
-    )
+    shown = (first["submitter"], first["is_holder"], first["measured_runs"])
+    assert shown == ("reference", True, 10)
     assert (first["model"], first["claimed_seconds"]) == ("Digits reference", None)
     assert (second["rank"], second["not_first"]) == (2, None)
     assert queued() == []
@@ -129,15 +125,9 @@ def test_the_reference_is_the_first_holder_of_a_board(reference, queued, client)
     page = client.get(f"/submissions/{reference}").text
     assert "10 runs measured the time of the reference." in page
     assert "supports the claim" not in page
-    assert client.get(f"/api/v1/submissions/{reference}/verifications").status_code in (
-        200,
-        404,
-        405,
-    )
 
 
 def fail(job):
-    """Lease a job, and report a failure after which it is not tried again."""
     failure = Failure("rules", "data_set_differs", "another data set", "install the right one")
     report = replace(build_report([]), runs=[], failure=failure)
     answer = job.report(job.claim().json(), report)
@@ -175,25 +165,64 @@ def test_a_failed_reference_waits_for_a_worker_of_its_class(row_of, queued, clie
     assert again.submission_id == job.submission_id
 
 
-def test_a_lower_mean_is_not_first_before_its_head_to_head(reference, row_of, queued, client):
+def test_a_challenger_takes_first_place_head_to_head(
+    reference, row_of, queued, client, alice, database
+):
+    wanted = {"kinds": ["record.set"], "scope": "benchmark", "benchmark": "digits"}
+    hook = {"url": "https://hooks.example/", **wanted}
+    assert alice.post("/api/v1/webhooks", hook).status_code == 201
+    # A lower mean is not first before its head-to-head.
     faster = row_of(128, 0.1)
     assert rows(client)[:2] == [(1, reference), (2, faster)]
     assert row(client, faster)["not_first"] == "lower mean, its head-to-head waits"
-
     (job,) = queued()
-
     view = job.view()
-    assert (view["kind"], view["submission_id"], view["against_id"]) == (
-        "head_to_head",
-        faster,
-        reference,
-    )
+    assert (view["kind"], view["submission_id"]) == ("head_to_head", faster)
+    assert view["against_id"] == reference
     assert told(client, faster) == ("lower mean, its head-to-head waits", job.verification_id)
-    job.claim()
+    lease = job.claim().json()
     assert told(client, faster) == ("lower mean, its head-to-head is running", job.verification_id)
     page = client.get("/benchmarks/digits?division=open").text
     assert f'href="/verifications/{job.verification_id}">lower mean, its head-to-head is' in page
-    assert queued() == [] or [each.verification_id for each in queued()] == [job.verification_id]
+    assert queued() == []
+
+    assert fight(job, 0.1, 0.118, lease=lease)["outcome"] == "continues"
+    (job,) = queued()
+    ended = fight(job, 0.1, 0.118)
+
+    assert (ended["outcome"], len(ended["head_to_head"]["pairs"])) == ("challenger_faster", 10)
+    assert rows(client)[:2] == [(1, faster), (2, reference)]
+    assert row(client, faster)["is_holder"]
+    assert told(client, faster) == (None, job.verification_id)
+    for page in ("/benchmarks/digits?division=open", f"/submissions/{faster}"):
+        assert f'href="/verifications/{job.verification_id}">' in client.get(page).text
+    board = words_of(client.get("/benchmarks/digits?division=open").text)
+    for words in ("First place 0.837 s", "Reference takes 1.19 ×", "How sure p &lt; 0.0001"):
+        assert words in board
+    assert "13 runs: 3 by itself, 10 in head-to-heads" in board
+    for words in ("first place since", "+19 %", "was first place, "):
+        assert words in board
+    closed = words_of(client.get("/benchmarks/digits?division=closed").text)
+    assert "First place, open division 0.837 s code that changes the method" in closed
+    home = client.get("/").text
+    assert 'href="/benchmarks/digits?division=open"' in home
+    assert "are a demonstration" in words_of(home)
+    (division,) = records(client)
+    assert [each["submission_id"] for each in division["records"]] == [reference, faster]
+    record = division["records"][-1]
+    assert (record["beaten"], record["verification_id"]) == (reference, job.verification_id)
+    assert record["p_value"] < 0.01 / 12
+    assert row(client, faster)["measured_runs"] == 3 + 10
+    assert row(client, reference)["measured_runs"] == 10 + 10
+    assert queued() == []
+
+    # It is announced once.
+    row_of(256, 0.15)
+    with database.read() as session:
+        (content,) = session.scalars(select(Message.content))
+    assert content["sentence"].endswith("batch size 128 holds the record of digits (open)")
+    assert (content["submission"]["id"], content["record"]["beaten"]) == (faster, reference)
+    assert 14 < content["record"]["margin_percent"] < 16
 
 
 def test_a_board_that_fails_holds_up_no_other(row_of, client, database):
@@ -220,16 +249,19 @@ def test_its_runs_are_on_the_quota_and_a_full_one_is_tried_again(
 
     def allow(seconds):
         body = {"gpu_seconds_per_month": seconds, "reason": "-"}
-        assert client.put("/api/v1/quotas/alice", json=body, headers=ada.headers).is_success
+        assert ada.put("/api/v1/quotas/alice", body).is_success
 
     def reserved():
-        uses = client.get("/api/v1/me/quota", headers=alice.headers).json()["quotas"]
+        uses = alice.get("/api/v1/me/quota").json()["quotas"]
         return {use["measure"]: use["reserved"] for use in uses}["gpu_seconds_per_month"]
 
     faster = row_of(128, 0.1)
     allow(1)
     assert (queued(), reserved()) == ([], 0)
     assert row(client, faster)["not_first"] == "lower mean, its head-to-head waits"
+    refused = ask(faster, reference, by=alice)
+    assert refused.status_code == 403
+    assert "this head-to-head will take" in refused.json()["detail"]
     allow(100_000)
     assert queued() == []
     assert BoardSettler(client.app.state.services).settle(every=True)
@@ -242,19 +274,8 @@ def test_its_runs_are_on_the_quota_and_a_full_one_is_tried_again(
     assert reserved() == pytest.approx(estimate + 50, abs=20)
 
 
-@pytest.fixture
-def ask(client):
-    """Asks for a head-to-head as somebody; the answer."""
-
-    def post(challenger, holder, *, by):
-        body = {"challenger": challenger, "holder": holder, "reason": "near"}
-        return client.post("/api/v1/head-to-heads", json=body, headers=by.headers)
-
-    return post
-
-
 def test_a_submitter_asks_for_a_head_to_head_near_the_holder(
-    reference, row_of, ask, queued, client, alice, bob
+    reference, row_of, queued, alice, bob, olivia
 ):
     """0.125 s an epoch is 4 % above the holder's, and 0.135 s 12 %."""
     near, far = row_of(128, 0.125, by=alice), row_of(96, 0.135, by=alice)
@@ -272,36 +293,17 @@ def test_a_submitter_asks_for_a_head_to_head_near_the_holder(
 
     assert asked.status_code == 201, asked.text
     assert asked.json()["head_to_head"]["threshold"] == pytest.approx(0.01 / 12)
-    uses = client.get("/api/v1/me/quota", headers=alice.headers).json()["quotas"]
+    uses = alice.get("/api/v1/me/quota").json()["quotas"]
     assert {use["measure"]: use["reserved"] for use in uses}["gpu_seconds_per_month"] > 0
     again = ask(row_of(48, 0.125, by=bob), reference, by=bob)
     assert (again.status_code, "one at a time" in again.json()["detail"]) == (409, True)
     (job,) = queued()
     assert fight(job, 0.13, 0.118)["outcome"] == "not_proven"
     again = ask(near, reference, by=alice)
-    assert (again.status_code, "meets the same holder once" in again.json()["hint"]) == (
-        409,
-        True,
-    )
-
-
-def test_a_full_quota_refuses_a_head_to_head(reference, row_of, ask, client, ada, alice):
-    near = row_of(128, 0.125)
-    body = {"gpu_seconds_per_month": 1, "reason": "-"}
-    assert client.put("/api/v1/quotas/alice", json=body, headers=ada.headers).is_success
-    refused = ask(near, reference, by=alice)
-    assert (refused.status_code, "this head-to-head will take" in refused.json()["detail"]) == (
-        403, True,
-    )  # fmt: skip
-
-
-def test_the_holder_is_the_holder_however_the_sides_are_named(reference, row_of, ask, olivia):
-    slower = row_of(128, 0.13)
-    asked = ask(reference, slower, by=olivia).json()
-    assert (asked["head_to_head"]["challenger"], asked["head_to_head"]["holder"]) == (
-        slower,
-        reference,
-    )
+    assert (again.status_code, "meets the same holder once" in again.json()["hint"]) == (409, True)
+    # The holder is the holder however the sides are named.
+    sides = ask(reference, far, by=olivia).json()["head_to_head"]
+    assert (sides["challenger"], sides["holder"]) == (far, reference)
 
 
 def test_a_head_to_head_without_a_result_says_so(reference, row_of, queued, client, olivia):
@@ -331,73 +333,21 @@ def test_a_worker_of_another_class_leases_no_head_to_head(reference, row_of, que
 
 
 def test_one_that_waits_is_planned_anew_where_the_holder_changes(
-    reference, winner, row_of, queued, client, olivia, bob
+    reference, winner, row_of, queued, olivia, bob
 ):
     reason = {"reason": "-"}
     address = f"/api/v1/submissions/{winner}"
-    assert client.post(f"{address}/withdrawal", json=reason, headers=olivia.headers).is_success
+    assert olivia.post(f"{address}/withdrawal", reason).is_success
     other = row_of(96, 0.09, by=bob)
     (waits,) = queued()
     assert waits.view()["against_id"] == reference
-    assert client.post(f"{address}/reinstatement", json=reason, headers=olivia.headers).is_success
+    assert olivia.post(f"{address}/reinstatement", reason).is_success
 
     (job,) = queued()
 
     assert waits.view()["state"] == "cancelled"
     view = job.view()
     assert (view["submission_id"], view["against_id"]) == (other, winner)
-
-
-def test_a_challenger_takes_first_place_head_to_head(reference, row_of, queued, client):
-    faster = row_of(128, 0.1)
-    (job,) = queued()
-    assert fight(job, 0.1, 0.118)["outcome"] == "continues"
-    (job,) = queued()
-
-    ended = fight(job, 0.1, 0.118)
-
-    assert (ended["outcome"], len(ended["head_to_head"]["pairs"])) == ("challenger_faster", 10)
-    assert rows(client)[:2] == [(1, faster), (2, reference)]
-    assert row(client, faster)["is_holder"]
-    assert told(client, faster) == (None, job.verification_id)
-    for page in ("/benchmarks/digits?division=open", f"/submissions/{faster}"):
-        assert f'href="/verifications/{job.verification_id}">' in client.get(page).text
-    board = words_of(client.get("/benchmarks/digits?division=open").text)
-    for words in ("First place 0.837 s", "Reference takes 1.19 ×", "How sure p &lt; 0.0001"):
-        assert words in board
-    assert "13 runs: 3 by itself, 10 in head-to-heads" in board
-    for words in ("first place since", "+19 %", "was first place, "):
-        assert words in board
-    closed = words_of(client.get("/benchmarks/digits?division=closed").text)
-    assert "First place, open division 0.837 s code that changes the method" in closed
-    home = client.get("/").text
-    assert 'href="/benchmarks/digits?division=open"' in home
-    assert "are a demonstration" in words_of(home)
-    (division,) = records(client)
-    assert [each["submission_id"] for each in division["records"]] == [reference, faster]
-    record = division["records"][-1]
-    assert (record["beaten"], record["verification_id"]) == (reference, job.verification_id)
-    assert record["p_value"] < 0.01 / 12
-    assert row(client, faster)["measured_runs"] == 3 + 10
-    assert row(client, reference)["measured_runs"] == 10 + 10
-    assert queued() == []
-
-
-def test_a_new_holder_is_announced_once(reference, row_of, queued, client, alice, database):
-    wanted = {"kinds": ["record.set"], "scope": "benchmark", "benchmark": "digits"}
-    hook = {"url": "https://hooks.example/", **wanted}
-    assert client.post("/api/v1/webhooks", json=hook, headers=alice.headers).status_code == 201
-    faster = row_of(128, 0.1)
-    for _ in range(2):
-        (job,) = queued()
-        fight(job, 0.1, 0.118)
-    row_of(256, 0.15)
-
-    with database.read() as session:
-        (content,) = session.scalars(select(Message.content))
-    assert content["sentence"].endswith("batch size 128 holds the record of digits (open)")
-    assert (content["submission"]["id"], content["record"]["beaten"]) == (faster, reference)
-    assert 14 < content["record"]["margin_percent"] < 16
 
 
 def test_a_challenger_that_is_not_ahead_keeps_its_place(reference, row_of, queued, client):
@@ -468,54 +418,37 @@ def test_a_submitter_has_one_number(reference, row_of, client, alice, bob):
 
 
 def test_the_holder_before_follows_one_that_is_withdrawn(
-    reference, winner, row_of, queued, client, alice
+    reference, winner, client, alice, bob, digits_submission, submit
 ):
+    """Also where a duplicate takes over the runs of the withdrawn one."""
     assert rows(client)[0] == (1, winner)
-
+    digits_submission.claim |= OPEN | {"hyperparameters": {"batch_size": 128}}
+    digits_submission.claim["system"] |= SYSTEM
+    parts = digits_submission.at(128)
+    parts.logs = {name: log.replace(b'"closed"', b'"open"') for name, log in parts.logs.items()}
+    sent = submit(parts, by=bob).json()
+    assert sent["duplicate_of"] == winner
     body = {"reason": "a mistake"}
-    address = f"/api/v1/submissions/{winner}/withdrawal"
-    assert client.post(address, json=body, headers=alice.headers).status_code == 200
+    assert alice.post(f"/api/v1/submissions/{winner}/withdrawal", body).status_code == 200
 
     assert rows(client)[0] == (1, reference)
     (division,) = records(client)
     assert [
         (each["submission_id"], each["ended"], each["returned"]) for each in division["records"]
     ] == [(reference, None, False), (winner, "withdrawn", False), (reference, None, True)]
+    assert row(client, sent["id"])["not_first"] == "lower mean, its head-to-head waits"
     assert client.get("/").status_code == 200
     feed = client.get("/benchmarks/digits/feed.atom").text
     assert feed.count("<title>Digits: record") == 1
 
 
-def test_records_keep_a_withdrawn_holder_whose_duplicate_has_its_runs(
-    reference, winner, row_of, queued, client, alice, bob, digits_submission, submit
-):
-    parts = deepcopy(digits_submission)
-    parts.claim |= OPEN | {"hyperparameters": {"batch_size": 128}}
-    parts.claim["system"] |= SYSTEM
-    parts.logs = {
-        name: log.replace(b'"closed"', b'"open"') for name, log in parts.at(128).logs.items()
-    }
-    sent = submit(parts, by=bob).json()
-    assert sent["duplicate_of"] == winner
-
-    body = {"reason": "a mistake"}
-    address = f"/api/v1/submissions/{winner}/withdrawal"
-    assert client.post(address, json=body, headers=alice.headers).status_code == 200
-
-    (division,) = records(client)
-    assert [(each["submission_id"], each["ended"]) for each in division["records"]] == [
-        (reference, None), (winner, "withdrawn"), (reference, None),
-    ]  # fmt: skip
-    assert row(client, sent["id"])["not_first"] == "lower mean, its head-to-head waits"
-
-
 def test_a_holder_that_cannot_be_trained_retires(
-    reference, winner, row_of, queued, client, alice, olivia, ask
+    reference, winner, row_of, queued, client, alice, olivia
 ):
 
     def post(submission_id, what="retirement", by=olivia):
         path = f"/api/v1/submissions/{submission_id}/{what}"
-        return client.post(path, json={"reason": "its image is gone"}, headers=by.headers)
+        return by.post(path, {"reason": "its image is gone"})
 
     assert post(winner, by=alice).status_code == 403
     refused = post(reference)
@@ -535,7 +468,7 @@ def test_a_holder_that_cannot_be_trained_retires(
     assert "retired later" in " ".join(client.get(chart).text.split())
     assert queued() == []
     assert "is retired" in ask(winner, reference, by=olivia).json()["detail"]
-    logged = client.get("/api/v1/audit", headers=olivia.headers).json()["records"][0]
+    logged = olivia.get("/api/v1/audit").json()["records"][0]
     assert (logged["action"], logged["reason"]) == ("submission.retire", "its image is gone")
 
     assert post(winner, "reinstatement").is_success
@@ -582,36 +515,22 @@ def test_another_division_shares_the_runs_of_the_reference(
     measure(ask_for_replay(client, database, found[0]["submission_id"], **again))
     assert row(client, reference)["measured_runs"] == 13
     token = {"user": "reference", "role": "submitter"}
-    made = client.post("/api/v1/tokens", json=token, headers=ada.headers)
+    made = ada.post("/api/v1/tokens", token)
     assert (made.status_code, "the server itself" in made.text) == (409, True)
 
 
-def test_a_board_has_one_hardware_class(reference, row_of, measured, client):
+def test_a_board_has_one_hardware_class(reference, measured, client):
     other = measured(**OPEN, system={"hardware_class": "gpu-test"})
     elsewhere = row(client, other)
-    assert (elsewhere["rank"], elsewhere["unranked_reason"]) == (
-        None,
-        "ranked on the board of gpu-test",
-    )
+    told = "ranked on the board of gpu-test"
+    assert (elsewhere["rank"], elsewhere["unranked_reason"]) == (None, told)
     assert rows(client, hardware_class="gpu-test") == [(1, other)]
     assert WORKER_SYSTEM.hardware_class == "cpu-test"
-
-
-def test_a_list_of_submissions_ranks_each_on_the_board_of_its_class(reference, measured, client):
-    other = measured(**OPEN, system={"hardware_class": "gpu-test"})
-
+    # A list ranks each on the board of its class, and a live view shows the holder of its own.
     listed = client.get("/api/v1/submissions?benchmark=digits").json()["submissions"]
-
     ranks = {each["id"]: (each["rank"], each["is_holder"]) for each in listed}
     assert ranks[reference] == ranks[other] == (1, True)
-
-
-def test_a_live_view_shows_the_holder_of_its_own_board(reference, measured, client):
-    other = measured(**OPEN, system={"hardware_class": "gpu-test"})
-    verification_id = row(client, other)["verification_id"]
-
-    race = client.get(f"/api/v1/verifications/{verification_id}/race").json()
-
+    race = client.get(f"/api/v1/verifications/{elsewhere['verification_id']}/race").json()
     holders = {each["role"]: each["submission_id"] for each in race["ghosts"]}
     assert holders == {"record": other, "claim": other}
     assert reference not in str(race)
@@ -624,7 +543,7 @@ def test_the_spread_of_new_runs_reaches_the_rows_read_before(row_of, queued, cli
     assert rows(client)  # From now on these rows are in memory.
     fight(job, 0.118, 0.3)  # Runs of two paces.
 
-    with TestClient(create_app(settings, dispatch=False)) as nothing_in_memory:
+    with serving(settings) as nothing_in_memory:
         for query in ("?division=open", "?division=open&sort=date"):
             assert client.get(BOARD + query).text == nothing_in_memory.get(BOARD + query).text
 
@@ -662,24 +581,20 @@ def test_a_win_counts_against_the_holder_of_its_moment(gone, meetings, holder):
     assert found.holder.submission_id == holder
 
 
-def test_without_a_reference_the_first_measured_row_is_the_first_holder():
+def test_without_the_reference_the_first_measured_row_holds():
     found = find_first_place([row_at("bb", seconds=0.5), row_at("a")], [])
     assert (found.holder.submission_id, found.challengers()) == ("a", ["bb"])
+    gone = row_at("ref", live=False, reference=True)
+    for rows, win, held in (
+        ([gone, row_at("a"), row_at("bb")], won("bb", "a", 1), ["a", "bb"]),
+        # A time that was contradicted was no record.
+        ([row_at("ref", reference=True), row_at("a", live=False)], won("a", "ref", 1), ["ref"]),
+    ):
+        found = find_first_place(rows, [win])
+        assert [each.submission_id for each in found.holdings] == held
+        assert found.holder.submission_id == held[-1]
 
 
 def test_of_a_submitters_rows_the_best_is_next():
     rows = [row_at("ref", seconds=3.0, reference=True), row_at("a", seconds=2.0), row_at("bb")]
     assert find_first_place(rows, []).challengers() == ["bb", "a"]
-
-
-def test_a_time_that_was_contradicted_was_no_record():
-    rows = [row_at("ref", reference=True), row_at("a", live=False)]
-    found = find_first_place(rows, [won("a", "ref", 1)])
-    assert [each.submission_id for each in found.holdings] == ["ref"]
-
-
-def test_the_first_measured_row_that_follows_the_reference_can_be_beaten():
-    rows = [row_at("ref", live=False, reference=True), row_at("a"), row_at("bb")]
-    found = find_first_place(rows, [won("bb", "a", 1)])
-    assert found.holder.submission_id == "bb"
-    assert [each.submission_id for each in found.holdings] == ["a", "bb"]

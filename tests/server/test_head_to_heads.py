@@ -13,86 +13,72 @@ from finishline.rules.verification.job import in_turn
 from finishline.rules.verification.messages import Failure
 from server.base.models import BenchmarkDefinition, Pool, Submission, User, Verification, WorkerRow
 from server.verifications.queue import take_due
-from tests.support.build import seal_of
+from tests.support.build import build_report, seal_of, taken
 from tests.support.workers import say_hello
 
+AHEAD = (0.5, 0.51, 0.5, 0.51, 0.5)
+NOISY = (0.8, 1.19, 0.8, 1.19, 0.8)
+
 
 @pytest.fixture
-def two(digits_submission, submit, bob, make_log):
+def two(digits_submission, submit, bob):
     """Alice's submission at batch size 128, and bob's, which leaves that at the default of 64."""
-    logs = dict(digits_submission.logs)
-    digits_submission.claim |= {"model": "wide batches", "hyperparameters": {"batch_size": 128}}
-    digits_submission.logs = {
-        name: make_log(300 + index, name=name, batch_size=128) for index, name in enumerate(logs)
-    }
-    challenger = submit(digits_submission)
-    assert challenger.status_code == 201, challenger.text
+    digits_submission.claim["model"] = "wide batches"
+    challenger = taken(submit(digits_submission, batch_size=128))
     digits_submission.claim |= {"model": "digits reference", "hyperparameters": {}}
-    digits_submission.logs = logs
-    holder = submit(digits_submission, by=bob)
-    assert holder.status_code == 201, holder.text
-    return challenger.json()["id"], holder.json()["id"]
+    return challenger["id"], taken(submit(digits_submission, by=bob))["id"]
 
 
 @pytest.fixture
-def ask(client, two, olivia):
-    """Asks for a head-to-head of the two, as olivia, and returns the answer."""
-
+def ask(two, olivia):
     def post(**changes):
         body = {"challenger": two[0], "holder": two[1], "reason": "record"} | changes
-        return client.post("/api/v1/head-to-heads", json=body, headers=olivia.headers)
+        return olivia.post("/api/v1/head-to-heads", body)
 
     return post
 
 
 @pytest.fixture
 def head_to_head(ask, replay, olivia):
-    """The fixture `replay`, turned to a head-to-head."""
     replay.cancel(olivia)
-    made = ask().json()
+    made = taken(ask())
     replay.verification_id, replay.submission_id = made["id"], made["submission_id"]
+    assert replay.view() == made
     return replay
 
 
 @pytest.fixture
-def train(head_to_head, make_report):
+def train(head_to_head):
     """Reports the pairs that are queued, and goes on with those that follow; what was shown.
 
     `ratios` are the challenger's seconds an epoch over the holder's 0.2 s, 0.0 for a run that
     misses. `busy` are runs that had half of a processor.
     """
 
-    def report(*ratios, busy=()):
+    def report(*ratios, busy=(), lease=None):
         runs = []
         planned = in_turn(SIDES, len(ratios))
         for index, (seed, side) in enumerate(zip(head_to_head.seeds(), planned, strict=True)):
             pace = 0.2 * ratios[index // 2] if side == "challenger" else 0.2
             changes = {"seconds_per_epoch": pace} if pace else {"qualities": [60.0, 90.0]}
             share = 0.5 if index in busy else 1.0
-            (run,) = make_report([seed], cpu_share=share, **changes).runs
+            (run,) = build_report([seed], cpu_share=share, **changes).runs
             runs.append(replace(run, index=index))
-        answer = head_to_head.report(
-            head_to_head.claim().json(), replace(make_report([]), runs=runs)
-        )
+        lease = lease or head_to_head.claim().json()
+        answer = head_to_head.report(lease, replace(build_report([]), runs=runs))
         assert answer.status_code == 200, answer.text
         view = head_to_head.view()
-        head_to_head.verification_id = (
-            view["head_to_head"]["continued_by"] or head_to_head.verification_id
-        )
+        following = view["head_to_head"]["continued_by"]
+        head_to_head.verification_id = following or head_to_head.verification_id
         return view
 
     return report
 
 
-AHEAD = (0.5, 0.51, 0.5, 0.51, 0.5)
-NOISY = (0.8, 1.19, 0.8, 1.19, 0.8)
-
-
-def test_it_is_sealed_before_its_first_run(ask, two, client):
-    answer = ask()
-    view = answer.json()
-
-    assert answer.status_code == 201, answer.text
+def test_it_is_sealed_before_its_first_run_and_opened_after_its_last(
+    head_to_head, two, train, digits, client
+):
+    view = head_to_head.view()
     assert (view["kind"], view["state"], view["reason"]) == ("head_to_head", "queued", "record")
     assert (view["submission_id"], view["against_id"]) == two
     assert (view["head_to_head"]["challenger"], view["head_to_head"]["holder"]) == two
@@ -100,12 +86,10 @@ def test_it_is_sealed_before_its_first_run(ask, two, client):
     assert (view["runs_planned"], view["seeds"], view["hyperparameters"]) == (10, None, None)
     assert (view["head_to_head"]["pairs"], view["head_to_head"]["time"]) == ([], None)
     assert view["head_to_head"]["threshold"] == pytest.approx(0.01 / 12)
-    assert client.get(f"/api/v1/verifications/{view['id']}").json() == view
 
-
-def test_job_trains_each_side_with_its_own_settings(head_to_head):
-    job = head_to_head.claim().json()["job"]
-    trainings = job["trainings"]
+    # Its job trains each side with its own settings.
+    lease = head_to_head.claim().json()
+    job, trainings = lease["job"], lease["job"]["trainings"]
     assert (job["purpose"], job["control_points"]) == ("head_to_head", [])
     assert {training["stop_at"] for training in trainings} == {"target"}
     sizes = [training["settings"]["batch_size"] for training in trainings]
@@ -113,6 +97,19 @@ def test_job_trains_each_side_with_its_own_settings(head_to_head):
     assert {training["settings"]["momentum"] for training in trainings} == {0.9}
     seeds = [training["seed"] for training in trainings]
     assert (seeds[::2], len(set(seeds))) == (seeds[1::2], 5)
+
+    view = train(*AHEAD, lease=lease)
+    listed = client.get("/api/v1/verifications").json()["verifications"][:2]
+    assert [(each["report"], each["head_to_head"]["pairs"]) for each in listed] == [(None, [])] * 2
+    assert {each["outcome"] for each in listed} == {"continues", None}
+    sealed = {
+        "against": two[1], "benchmark_sha256": digits.sha256, "kind": "head_to_head", "runs": 10,
+        "submission": two[0],
+    }  # fmt: skip
+    opened = {name: view[name] for name in ("hyperparameters", "nonce", "seeds")}
+    assert seal_of(**sealed, **opened) == view["seal"]
+    sizes = [table["batch_size"] for table in view["hyperparameters"]]
+    assert sizes[:4] == [128, 64, 64, 128]
 
 
 @pytest.mark.parametrize(
@@ -247,28 +244,6 @@ def test_definition_may_set_three_pairs(two, ask, head_to_head, train, database,
     assert numbers["p_value"] == pytest.approx(stats.t.sf(t, numbers["class_freedom"]))
 
 
-def test_seal_opens_to_both_submissions_the_settings_and_the_seeds(
-    head_to_head, two, train, digits, client
-):
-    view = train(*AHEAD)
-    listed = client.get("/api/v1/verifications").json()["verifications"]
-    assert [(each["report"], each["head_to_head"]["pairs"]) for each in listed[:2]] == [
-        (None, [])
-    ] * 2
-    assert {each["outcome"] for each in listed if each["kind"] == "head_to_head"} == {
-        "continues",
-        None,
-    }
-    sealed = {
-        "against": two[1], "benchmark_sha256": digits.sha256, "kind": "head_to_head", "runs": 10,
-        "submission": two[0],
-    }  # fmt: skip
-    opened = {name: view[name] for name in ("hyperparameters", "nonce", "seeds")}
-    assert seal_of(**sealed, **opened) == view["seal"]
-    sizes = [table["batch_size"] for table in view["hyperparameters"]]
-    assert sizes[:4] == [128, 64, 64, 128]
-
-
 def test_failed_machine_costs_an_attempt_and_the_next_one_decides(head_to_head, train, make_report):
     failure = Failure("infrastructure", "child_died", "the training died", "nothing to do")
     head_to_head.report(head_to_head.claim().json(), replace(make_report([]), failure=failure))
@@ -305,17 +280,15 @@ def test_cancelled_one_is_asked_for_again(head_to_head, two, client, olivia, ask
 
 
 def test_tries_of_an_organisation_count_together(
-    head_to_head, two, submit, digits_submission, make_person, database, client, olivia
+    head_to_head, two, submit, digits_submission, make_person, database, olivia
 ):
     """Alice and carol are of one organisation, and what alice withdrew counts too."""
     head_to_head.claim()
     reason = {"reason": "slower than hoped"}
     withdrawal = f"/api/v1/submissions/{two[0]}/withdrawal"
-    assert client.post(withdrawal, json=reason, headers=olivia.headers).status_code == 200
+    assert olivia.post(withdrawal, reason).status_code == 200
     people = {name: make_person(name, "submitter") for name in ("carol", "dave", "erin")}
-    made = client.post(
-        "/api/v1/organisations", json={"name": "Lab"}, headers=make_person("root", "admin").headers
-    )
+    made = make_person("root", "admin").post("/api/v1/organisations", {"name": "Lab"})
     with database.write() as session:
         for name in ("alice", "carol"):
             user = session.query(User).where(User.name == name).one()
@@ -324,7 +297,7 @@ def test_tries_of_an_organisation_count_together(
     def threshold(name, batch_size):
         sent = submit(digits_submission, by=people[name], batch_size=batch_size)
         sides = {"challenger": sent.json()["id"], "holder": two[1]}
-        answer = client.post("/api/v1/head-to-heads", json=sides, headers=olivia.headers)
+        answer = olivia.post("/api/v1/head-to-heads", sides)
         assert answer.status_code == 201, answer.text
         return 0.01 / answer.json()["head_to_head"]["threshold"]
 
@@ -336,7 +309,7 @@ def test_tries_of_an_organisation_count_together(
 
 def test_a_verification_of_its_challenger_goes_on(ask, two, client, olivia):
     assert ask().status_code == 201
-    asked = client.post(f"/api/v1/submissions/{two[0]}/verifications", headers=olivia.headers)
+    asked = olivia.post(f"/api/v1/submissions/{two[0]}/verifications")
     assert asked.status_code == 201
     shown = client.get(f"/api/v1/submissions/{two[0]}").json()
     assert shown["status"] == "verifying"
@@ -391,7 +364,6 @@ def test_submissions_under_other_rules_or_hardware_do_not_fight(
 
 
 def scored_under(session, submission_id, before, after):
-    """Let a submission and its pool be of a definition with another text."""
     submission = session.get_one(Submission, submission_id)
     kept = session.get_one(BenchmarkDefinition, submission.benchmark_sha256)
     assert before in kept.content
