@@ -27,7 +27,6 @@ BUDGET = '\n[ranking]\nby = "quality"\nbudget_seconds = 5\n'
 
 @pytest.fixture
 def settings(settings, tmp_path):
-    """A server whose digits rank by the quality after five seconds."""
     folder = tmp_path / "benchmarks"
     shutil.copytree(settings.benchmarks_dir, folder)
     text = (folder / "digits.toml").read_text()
@@ -50,7 +49,6 @@ def budget_report(seeds, qualities):
 
 
 def train(entries, submission_id, qualities):
-    """Train what waits for a submission to these qualities. The verification that was shown."""
     lease = entries.lease(submission_id)
     with entries.database.read() as session:
         verification = session.get_one(Attempt, lease["attempt_id"]).verification
@@ -62,7 +60,6 @@ def train(entries, submission_id, qualities):
 
 
 def measured(entries, person, idea, quality):
-    """Hand code in and have it measured: its runs scatter by 0.2 points around a quality."""
     made = entries.hand_in(person, other(idea))
     assert made.status_code == 201, made.text
     submission_id = str(made.json()["id"])
@@ -72,7 +69,6 @@ def measured(entries, person, idea, quality):
 
 @pytest.fixture
 def two(entries, alice, bob):
-    """Bob's entry, which is the better one, and alice's."""
     holder = measured(entries, alice, "first", 90.0)
     return measured(entries, bob, "second", 91.0), holder
 
@@ -89,7 +85,6 @@ def test_the_worker_learns_the_budget(entries, alice):
 
 
 def test_a_late_evaluation_is_refused(entries, alice):
-    """The last of its evaluations ended after 6 s, with a better quality."""
     made = entries.hand_in(alice).json()["id"]
     lease = entries.lease(made)
     with entries.database.read() as session:
@@ -122,7 +117,7 @@ def test_the_better_quality_is_above_and_waits_for_its_head_to_head(client, two)
 def test_a_head_to_head_of_qualities_moves_first_place(client, entries, two, olivia):
     challenger, holder = two
     body = {"challenger": challenger, "holder": holder}
-    made = client.post("/api/v1/head-to-heads", json=body, headers=olivia.headers)
+    made = olivia.post("/api/v1/head-to-heads", body)
     assert made.status_code == 201, made.text
 
     def pairs(run):
@@ -271,7 +266,7 @@ def test_a_log_submission_is_claimed_and_listed_below(client, two, digits_submis
     assert "claimed, mean of 3 runs within 5 s" in page
 
 
-def test_a_late_log_is_refused(client, digits_submission, submit, make_log):
+def test_a_late_log_is_refused(digits_submission, submit, make_log):
     name = next(iter(digits_submission.logs))
     digits_submission.logs[name] = make_log(7, name=name, seconds_per_epoch=6.0)
     made = submit(digits_submission)
@@ -284,7 +279,6 @@ def test_a_late_log_is_refused(client, digits_submission, submit, make_log):
 
 
 def test_a_replay_of_the_reference_measures_its_quality(client, replay, make_report):
-    """Its third run has no evaluation by then: it counts as the worst of the three."""
     report = make_report(replay.seeds())
     first, second, third = report.runs
     third = replace(third, evaluations=[], status="not_reached", tta_seconds=None)

@@ -37,7 +37,6 @@ DRAWN = {
 
 @pytest.fixture
 def entries(client, olivia):
-    """Three trainings of DAWNBench by one author; their ids by date."""
     ids = {}
     for date, (count, hours, price) in ENTRIES.items():
         entry = ENTRY | {"hardware": f"{count} NVIDIA Tesla V100 GPUs", "timestamp": date}
@@ -64,7 +63,6 @@ def figure(client, address):
 
 
 def table(client, address):
-    """The table under a chart: the text of each cell by its column."""
     page = client.get(f"{CHARTS}/{address}").text
     found = re.search(r"<table.*?</table>", page[page.index('id="figures"') :], re.DOTALL)
     head, *rows = [

@@ -12,9 +12,8 @@ ORIGIN = "access-control-allow-origin"
 
 
 @pytest.fixture
-def board(replay, make_report, client):
-    """A board with a verified entry, as JSON."""
-    replay.report(replay.claim().json(), make_report(replay.seeds()))
+def board(replay, client):
+    replay.train()
     found = client.get("/api/v1/leaderboards/digits").json()
     assert found["entries"]
     return found
@@ -29,7 +28,6 @@ def read_parquet(answer):
 
 
 def as_json(value):
-    """A value of a Parquet file as JSON has it."""
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if isinstance(value, dict):
@@ -80,7 +78,7 @@ def test_pages_of_other_sites_read_without_a_token_alone(client, alice, path):
     """Twice, because a board comes from the cache the second time."""
     for _ in range(2):
         assert client.get(path).headers[ORIGIN] == "*"
-        assert ORIGIN not in client.get(path, headers=alice.headers).headers
+        assert ORIGIN not in alice.get(path).headers
         assert ORIGIN not in client.head(path).headers
         assert ORIGIN not in client.post(path).headers
         etag = client.get(path).headers.get("etag")

@@ -6,7 +6,7 @@ from server.base.models import Submission
 from server.submissions.rescoring import rescore_submissions
 from tests.server.conftest import without_place
 from tests.support.boards import rows_of
-from tests.support.build import send_entry, take_from_archive
+from tests.support.build import send_entry, take_from_archive, taken
 from tests.support.services import services_of
 
 SUBMISSIONS = "/api/v1/submissions"
@@ -28,8 +28,6 @@ CURVE = b"epoch\thours\ttop1Accuracy\n1\t0.5\t90.0\n2\t1.0\t94.5\n"
 
 @pytest.fixture
 def send(client, alice):
-    """Sends an entry, changed as told, as alice or somebody else; a field of None is left out."""
-
     def post(*, by=None, form=None, log=None, key=None, **changes):
         entry = {name: value for name, value in (ENTRY | changes).items() if value is not None}
         return send_entry(client, by or alice, entry, curve=log, key=key, **form or {})
@@ -38,16 +36,11 @@ def send(client, alice):
 
 
 def enter(send, **changes):
-    """The id of an entry that was taken."""
-    answer = send(**changes)
-    assert answer.status_code == 201, answer.text
-    return str(answer.json()["id"])
+    return taken(send(**changes))["id"]
 
 
 @pytest.fixture
 def publish_entry(send, olivia, database):
-    """Hands an entry in as a result of a known archive; its id."""
-
     def enter_as_archive(**changes):
         submission_id = enter(send, by=olivia, form={"archive": "true"}, **changes)
         take_from_archive(database, submission_id)
@@ -62,18 +55,13 @@ def places(client, **query):
 
 
 def test_an_entry_without_a_log_is_stored_with_its_figures(send, client):
-    answer = send()
+    view = taken(send())
 
-    assert answer.status_code == 201, answer.text
-    view = answer.json()
     assert (view["kind"], view["status"], view["division"]) == ("inference", "claimed", "open")
     assert (view["runs"], view["verifications"]) == ([], [])
     result = view["result"]
-    assert (result["latency_ms"], result["quality"], result["metric"]) == (
-        2.5,
-        94.5,
-        "top1Accuracy",
-    )
+    shown = (result["latency_ms"], result["quality"], result["metric"])
+    assert shown == (2.5, 94.5, "top1Accuracy")
     assert result["cost_usd_per_10000"] == pytest.approx(0.04)
     assert (result["reached"], result["eligible"]) == (True, True)
     assert [step["value"] for step in result["steps"]] == [94.5, 2.5, pytest.approx(0.04)]
@@ -138,12 +126,8 @@ def test_the_boards_rank_inference_by_latency_and_by_cost(publish_entry, client)
     publish_entry(log=CURVE)
 
     below = (weak, None, "did not reach the target")
-    assert places(client, metric="latency") == [
-        (fast, 1, None),
-        (unpriced, 2, None),
-        (cheap, 3, None),
-        below,
-    ]
+    by_latency = [(fast, 1, None), (unpriced, 2, None), (cheap, 3, None), below]
+    assert places(client, metric="latency") == by_latency
     by_cost = places(client, metric="inference_cost")
     assert by_cost[:2] == [(cheap, 1, None), (fast, 2, None)]
     assert set(by_cost[2:]) == {(unpriced, None, "states no cost"), below}
@@ -164,15 +148,9 @@ def test_training_boards_never_show_an_inference(publish_entry, client):
     assert convergence["left_out"] + len(convergence["submissions"]) == 1
 
 
-def test_no_inference_is_replayed_and_a_sentence_says_what_to_ask_for(
-    send, client, olivia, row_counts
-):
+def test_no_inference_is_replayed_and_a_sentence_says_what_to_ask_for(send, olivia, row_counts):
     submission_id = enter(send, form={"benchmark": "digits"})
-    answer = client.post(
-        f"{SUBMISSIONS}/{submission_id}/verifications",
-        json={"kind": "replay"},
-        headers=olivia.headers,
-    )
+    answer = olivia.post(f"{SUBMISSIONS}/{submission_id}/verifications", {"kind": "replay"})
 
     assert answer.status_code == 422
     assert "an inference result. Request its latency" in answer.json()["detail"]
@@ -228,11 +206,7 @@ def test_rescoring_derives_an_inference_again_from_its_entry(send, client, datab
         damaged.latency_ms = 0.1
         damaged.result = damaged.result | {"latency_ms": 0.1}
 
-    def rescore():
-        services = services_of(client)
-        return rescore_submissions(services, progress=print)
-
-    summary = rescore()
+    summary = rescore_submissions(services_of(client), progress=print)
     assert (summary.failed, len(summary.changed)) == ([], 1)
     assert [change.field for change in summary.changed[0]["changes"]] == [
         "latency_ms",
@@ -241,4 +215,5 @@ def test_rescoring_derives_an_inference_again_from_its_entry(send, client, datab
     assert client.get(f"{SUBMISSIONS}/{submission_id}").json() == before
     with database.read() as session:
         assert session.get_one(Submission, submission_id).latency_ms == 2.5
-    assert (rescore().unchanged, rescore().changed) == (1, [])
+    again = rescore_submissions(services_of(client), progress=print)
+    assert (again.unchanged, again.changed) == (1, [])

@@ -14,7 +14,6 @@ def submitted(digits_submission, submit):
 
 
 def pages(submitted):
-    """Addresses of pages, and of the same things in the API."""
     return {
         f"/submissions/{submitted}": f"/api/v1/submissions/{submitted}",
         "/submissions": "/api/v1/submissions",

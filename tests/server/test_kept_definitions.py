@@ -20,7 +20,6 @@ WRONG = "value = 0.975"  # In percent: reached by whatever is trained for an epo
 
 @pytest.fixture
 def digits(benchmarks_dir, tmp_path):
-    """A definition that was accepted once."""
     text = (benchmarks_dir / "digits.toml").read_text()
     assert text.count(MENDED) == 1
     path = tmp_path / "benchmarks" / "digits.toml"
@@ -32,13 +31,11 @@ def digits(benchmarks_dir, tmp_path):
 
 @pytest.fixture
 def settings(settings, digits, tmp_path):
-    """Settings of a server that offers it."""
     return settings.model_copy(update={"benchmarks_dir": tmp_path / "benchmarks"})
 
 
 @pytest.fixture
 def client(settings, monkeypatch):
-    """A server of the time when it was accepted."""
     monkeypatch.setattr("finishline.rules.benchmarks.benchmark._faults", lambda benchmark: ())
     with serving(settings) as earlier:
         yield earlier
@@ -46,7 +43,6 @@ def client(settings, monkeypatch):
 
 @pytest.fixture
 def published(replay, make_report):
-    """A verified result under it."""
     report = make_report(replay.seeds(), qualities=[14.8])
     runs = [
         replace(run, status="reached", tta_seconds=run.evaluations[0].seconds)
@@ -59,7 +55,6 @@ def published(replay, make_report):
 
 @pytest.fixture
 def upgraded(published, settings, monkeypatch):
-    """The server after the upgrade: its file is mended, and nothing is in its memory."""
     path = settings.benchmarks_dir / "digits.toml"
     monkeypatch.undo()
     with pytest.raises(BenchmarkError):

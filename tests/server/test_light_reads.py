@@ -16,11 +16,12 @@ from tests.support.pages import BROWSER, words_of
 from tests.support.statements import statements_of
 
 BOARD = "/api/v1/leaderboards/digits"
+MANY = 14  # More than a page shows with their reasons.
+READS = 12  # More than there are threads that may each hold their last.
 
 
 @pytest.fixture
 def count_rows(database):
-    """How many rows SQLite has given to this process until then."""
     given = 0
 
     def noted(_cursor, row):
@@ -90,30 +91,23 @@ def test_a_read_after_a_write_costs_the_same_on_a_small_board_and_on_a_large_one
 
 
 def fill(database, like, count):
-    """So many submissions more, faster than one that was sent, of a run each."""
     with database.write() as session:
-        row = session.get(Submission, like)
-        columns = {c.key: getattr(row, c.key) for c in Submission.__table__.c}
+        sent = session.get(Submission, like)
+        columns = {c.key: getattr(sent, c.key) for c in Submission.__table__.c}
         run = session.scalars(select(RunRow).where(RunRow.submission_id == like)).first()
         of_run = {c.key: getattr(run, c.key) for c in RunRow.__table__.c if c.key != "id"}
         ids = [f"f{count}-{number}" for number in range(count)]
         own = {"idempotency_key": None, "eligible": True, "status": "claimed"}
-        session.execute(
-            insert(Submission),
-            [columns | own | {"id": name, "tta_seconds": 10.0 + n} for n, name in enumerate(ids)],
-        )
+        rows = [own | {"id": name, "tta_seconds": 10.0 + n} for n, name in enumerate(ids)]
+        session.execute(insert(Submission), [columns | row for row in rows])
         for index in (0, 1):
-            session.execute(
-                insert(RunRow),
-                [of_run | {"submission_id": name, "index": index} for name in ids],
-            )
+            runs = [of_run | {"submission_id": name, "index": index} for name in ids]
+            session.execute(insert(RunRow), runs)
         raise_board_version(session, "digits")
 
 
-def test_curves_and_reports_are_read_only_where_they_are_shown(
-    replay, client, make_report, database
-):
-    replay.report(replay.claim().json(), make_report(replay.seeds()))
+def test_curves_and_reports_are_read_only_where_they_are_shown(replay, client, database):
+    replay.train()
     with statements_of(database) as sent:
         client.get("/api/v1/submissions")
         client.get("/api/v1/verifications")
@@ -142,18 +136,9 @@ def test_counting_is_by_indexes_alone(submit, digits_submission, database):
             assert step.startswith("SEARCH") or "GROUP BY submissions.kind" in str(each), step
 
 
-# More than a page shows with their reasons.
-MANY = 14
-
-
-# More than there are threads that may each hold their last.
-READS = 12
-
-
 @pytest.fixture
-def verified(replay, make_report, database):
-    """A submission with one published verification and many later ones; their ids in order."""
-    assert replay.report(replay.claim().json(), make_report(replay.seeds())).status_code == 200
+def verified(replay, database):
+    assert replay.train().status_code == 200
     with database.write() as session:
         first = session.get_one(Verification, replay.verification_id)
         row, attempt = (
@@ -162,18 +147,10 @@ def verified(replay, make_report, database):
         )
         for number in range(MANY):
             asked = first.created_at + timedelta(hours=number + 1)
-            session.execute(
-                insert(Verification),
-                [row | {"id": f"again-{number}", "created_at": asked, "decision": None}],
-            )
-            session.execute(
-                insert(Attempt),
-                [
-                    attempt
-                    | {"id": f"try-{number}", "verification_id": f"again-{number}"}
-                    | {"token_sha256": None}
-                ],
-            )
+            again = {"id": f"again-{number}", "created_at": asked, "decision": None}
+            session.execute(insert(Verification), [row | again])
+            tried = {"id": f"try-{number}", "verification_id": again["id"], "token_sha256": None}
+            session.execute(insert(Attempt), [attempt | tried])
     return replay.submission_id, [first.id, *(f"again-{number}" for number in range(MANY))]
 
 

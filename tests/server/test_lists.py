@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from tests.support.build import taken
 from tests.support.pages import BROWSER, HOSTILE, sign_in, words_of
 from web.home_words import round_matrix
 
@@ -12,21 +13,15 @@ from web.home_words import round_matrix
 def three(digits_submission, submit, bob):
     """Two submissions of alice, on eight H100 the second, and a hostile one of bob."""
     ids = [submit(digits_submission).json()["id"]]
-    system = digits_submission.claim["system"]
-    digits_submission.claim |= {
-        "model": "wide net",
-        "system": system | {"accelerator": "NVIDIA H100 80GB", "accelerator_count": 8},
-    }
+    claim, system = digits_submission.claim, digits_submission.claim["system"]
+    gpu = {"accelerator": "NVIDIA H100 80GB", "accelerator_count": 8}
+    claim |= {"model": "wide net", "system": system | gpu}
     ids.append(submit(digits_submission).json()["id"])
-    digits_submission.claim |= {
-        "model": HOSTILE,
-        "system": system | {"name": HOSTILE, "processor": HOSTILE},
-    }
+    claim |= {"model": HOSTILE, "system": system | {"name": HOSTILE, "processor": HOSTILE}}
     return [*ids, submit(digits_submission, by=bob).json()["id"]]
 
 
 def listed(client, address):
-    """Ids of the submissions in a list, in its order."""
     page = client.get(address, headers=BROWSER)
     assert page.status_code == 200, page.text
     body = page.text.partition("<tbody>")[2].partition("</tbody>")[0]
@@ -105,19 +100,13 @@ def test_marked_rows_lead_to_a_preview_and_to_a_head_to_head_without_a_typed_id(
     assert f'<option value="{three[2]}"' in alone
 
 
-BROWSER = {"Accept": "text/html"}
-
-
 @pytest.fixture
 def systems(digits_submission, submit):
-    """The submissions of two systems: 16 V100 in prose, and a laptop."""
     ids = []
     for name, processor in (("2 p3.16xlarge", "2 p3.16xlarge"), ("laptop", "x86_64")):
         digits_submission.claim["system"] |= {"name": name, "processor": processor}
         digits_submission.claim["model"] = name
-        answer = submit(digits_submission)
-        assert answer.status_code == 201, answer.text
-        ids.append(str(answer.json()["id"]))
+        ids.append(taken(submit(digits_submission))["id"])
     return ids
 
 

@@ -10,6 +10,7 @@ from server.base.database import utc_now
 from server.base.models import PoolRun, Submission, Verification
 from server.verifications.sweep import expire_leases
 from tests.support.boards import rows_of
+from tests.support.build import build_report, taken
 from tests.support.run_logs import REFERENCE
 from tests.support.streams import stream_report, streamed
 
@@ -23,13 +24,11 @@ def entries(client, **query):
 
 
 @pytest.fixture
-def verify(olivia, make_report, replay):
-    """Have a submission replayed; the report is changed by `change` before it is sent."""
-
+def verify(olivia, replay):
     def run(submission_id=None, *, change=None, **report):
         if submission_id is not None:
             replay.ask_again(olivia, submission_id)
-        made = make_report(replay.seeds(), **report)
+        made = build_report(replay.seeds(), **report)
         sent = replay.report(replay.claim().json(), change(made) if change else made)
         assert sent.status_code == 200, sent.text
         return made
@@ -50,15 +49,12 @@ def test_a_claim_has_no_number(submit, digits_submission, client):
 
 @pytest.fixture
 def claimed(submit, digits_submission, make_log):
-    """A submission of the open division that stays a claim."""
     claim = digits_submission.claim | {"division": "open", "code_url": "https://example.org/code"}
     logs = {
         name: make_log(200 + k, name=name, division="open")
         for k, name in enumerate(digits_submission.logs)
     }
-    sent = submit(replace(digits_submission, claim=claim, logs=logs))
-    assert sent.status_code == 201, sent.text
-    return sent.json()["id"]
+    return taken(submit(replace(digits_submission, claim=claim, logs=logs)))["id"]
 
 
 def test_comparison_uses_the_measured_runs(verify, replay, claimed, client):
@@ -92,6 +88,27 @@ def test_a_replayed_claim_ranks_at_our_time(verify, replay, client):
     # A hundredth of the price of an hour on a machine of a tenth of a dollar.
     assert entry["cost_usd"] == pytest.approx(entry["measured_seconds"] / 3600 * 0.1)
 
+    # Its own page tells its place and our time as its board does.
+    view = client.get(f"/api/v1/submissions/{replay.submission_id}").json()
+    told = ("rank", "is_holder", "not_first", "measured_seconds", "measured_runs", "busy",
+            "duplicate_of", "evidence", "check")  # fmt: skip
+    assert {name: view[name] for name in told} == {name: entry[name] for name in told}
+    for end in ("low", "high"):
+        assert view[f"measured_{end}_seconds"] == entry[f"tta_{end}_seconds"]
+    # A price of its submitter's own ranks nobody by cost.
+    (priced,) = entries(client, metric="cost")
+    assert (priced["rank"], priced["cost_usd"] is None) == (None, False)
+    assert priced["unranked_reason"].startswith("priced by its submitter")
+    # Another target is seen by the curves of the measured runs.
+    (seen,) = entries(client, target=95.0)
+    times = sorted(
+        next(item.seconds for item in run.evaluations if item.quality >= 95.0)
+        for run in report.runs
+    )
+    assert (len(times), seen["rank"]) == (3, 1)
+    assert seen["measured_seconds"] == seen["tta_seconds"] == pytest.approx(times[1])
+    assert seen["tta_low_seconds"] < times[1] < seen["tta_high_seconds"]
+
 
 def test_a_miss_counts_as_infinite(verify, database):
     def miss(report):
@@ -108,12 +125,12 @@ def test_a_miss_counts_as_infinite(verify, database):
         assert all(run.seconds is not None for run in runs[:-1])
 
 
-def test_runs_of_lost_attempts_count_nowhere(verify, replay, database, make_report):
+def test_runs_of_lost_attempts_count_nowhere(verify, replay, database):
     def pooled():
         with database.read() as session:
             return session.scalars(select(PoolRun.seconds).order_by(PoolRun.index)).all()
 
-    lost = make_report(replay.seeds(), seconds_per_epoch=0.05)
+    lost = build_report(replay.seeds(), seconds_per_epoch=0.05)
     grant = replay.claim().json()
     told = streamed(replace(lost, runs=lost.runs[:2]))
     stream_report(database, grant["attempt_id"], lost, events=told)
@@ -125,23 +142,16 @@ def test_runs_of_lost_attempts_count_nowhere(verify, replay, database, make_repo
     assert pooled() == pytest.approx([run.tta_seconds for run in report.runs])
 
 
-@pytest.mark.parametrize(
-    "why",
-    ["another class", "drift", "own implementation"],
-)
+@pytest.mark.parametrize("why", ["another class", "drift", "own implementation"])
 def test_what_was_not_timed_is_claimed_and_its_epochs_agree(verify, replay, client, database, why):
-    def change(report):
-        if why == "another class":
-            return report
-        return replace(report, drift="2 % slower than its baseline") if why == "drift" else report
-
+    drift = "2 % slower than its baseline" if why == "drift" else None
     with database.write() as session:
         submission = session.get_one(Submission, replay.submission_id)
         if why == "another class":
             submission.system = submission.system | {"hardware_class": "another"}
         if why == "own implementation":
             submission.trained_with = "own"
-    verify(change=change)
+    verify(change=lambda report: replace(report, drift=drift))
     (entry,) = entries(client)
 
     assert (entry["status"], entry["rank"]) == ("verified", None)
@@ -200,27 +210,6 @@ def test_filters_of_evidence_and_check(verify, submit, digits_submission, client
     assert client.get(BOARD, params={"evidence": "seen"}).status_code == 422
 
 
-def test_a_submission_tells_its_place_and_our_time_as_its_board_does(verify, replay, client):
-    verify(seconds_per_epoch=0.13)
-    (entry,) = entries(client)
-    view = client.get(f"/api/v1/submissions/{replay.submission_id}").json()
-
-    told = ("rank", "is_holder", "not_first", "measured_seconds", "measured_runs", "busy",
-            "duplicate_of", "evidence", "check")  # fmt: skip
-    assert {name: view[name] for name in told} == {name: entry[name] for name in told}
-    for end in ("low", "high"):
-        assert view[f"measured_{end}_seconds"] == entry[f"tta_{end}_seconds"]
-    assert view["rank"] == 1
-
-
-def test_a_price_of_its_submitters_own_ranks_nobody_by_cost(verify, client):
-    verify(seconds_per_epoch=0.13)
-    (entry,) = entries(client, metric="cost")
-
-    assert (entry["rank"], entry["cost_usd"] is None) == (None, False)
-    assert entry["unranked_reason"].startswith("priced by its submitter")
-
-
 def test_the_quality_of_a_measured_row_is_measured(measured, client):
     measured(report={"qualities": [*REFERENCE[:-1], 97.7]})
     (entry,) = entries(client)
@@ -238,9 +227,7 @@ def test_a_measured_row_costs_the_price_of_its_class(measured, client, olivia):
     def add(usd, **names):
         page = {"source_url": "https://cloud.example/prices", "effective_on": "2026-01-01"}
         body = rented | page | names | {"usd_per_hour": usd}
-        answer = client.post("/api/v1/prices", json=body, headers=olivia.headers)
-        assert answer.status_code == 201, answer.text
-        return int(answer.json()["id"])
+        return taken(olivia.post("/api/v1/prices", body))["id"]
 
     add(0.01)
     (cheap,) = entries(client, metric="cost")
@@ -252,22 +239,6 @@ def test_a_measured_row_costs_the_price_of_its_class(measured, client, olivia):
     assert entry["cost_usd"] == pytest.approx(entry["measured_seconds"] / 100)
     (today,) = entries(client, metric="cost", prices_on="2026-06-01")
     assert (today["rank"], today["cost_usd"]) == (1, entry["cost_usd"])
-
-
-def test_through_a_lens_a_measured_row_is_seen_by_the_curves_of_its_sealed_runs(
-    verify, replay, client
-):
-    report = verify(seconds_per_epoch=0.13)
-    (entry,) = entries(client, target=95.0)
-
-    times = sorted(
-        next(item.seconds for item in run.evaluations if item.quality >= 95.0)
-        for run in report.runs
-    )
-    assert len(times) == 3
-    assert entry["rank"] == 1
-    assert entry["measured_seconds"] == entry["tta_seconds"] == pytest.approx(times[1])
-    assert entry["tta_low_seconds"] < times[1] < entry["tta_high_seconds"]
 
 
 def test_everybody_reads_the_runs_of_a_claim_before_its_verdict(replay, client):
