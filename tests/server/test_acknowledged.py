@@ -64,9 +64,7 @@ def has_enough(sent, submitting, wanted):
     return len(sent.acknowledged) >= wanted or any(each.done() for each in submitting)
 
 
-def test_what_was_acknowledged_outlives_a_killed_server_and_is_there_once(
-    sqlite_url, tmp_path, digits_submission
-):
+def test_acknowledged_outlives_a_killed_server_once(sqlite_url, tmp_path, digits_submission):
     database, port, artifacts = Database(sqlite_url), free_port(), tmp_path / "artifacts"
     with database.write() as session:
         made = create_token(session, user_name="ada", role="submitter", expires_in=None)

@@ -33,9 +33,7 @@ def archived(digits_submission):
     return digits_submission
 
 
-def test_a_rule_an_archive_breaks_is_stored_and_keeps_it_from_being_ranked(
-    archived, submit, olivia, client
-):
+def test_archive_that_breaks_a_rule_is_stored_unranked(archived, submit, olivia, client):
     view = taken(submit(archived, by=olivia))
 
     assert view["result"]["eligible"] is False
@@ -246,9 +244,7 @@ def test_published_results_are_numbered_apart_from_those_of_this_server(client, 
     ]
 
 
-def test_a_set_that_an_earlier_release_imported_with_fewer_facts_is_there_already(
-    archived, submit, olivia
-):
+def test_set_of_an_earlier_release_is_there_already(archived, submit, olivia):
     first = submit(archived, by=olivia).json()["id"]
     archived.claim["system"] |= {"availability": "Available cloud"}
     again = submit(archived, by=olivia, key="of the later release")

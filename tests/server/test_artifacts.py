@@ -202,9 +202,7 @@ def test_a_database_without_room_is_a_full_disk(ask_when, database):
         (ProgrammingError, "42601", 500),  # syntax_error: a mistake of ours.
     ],
 )
-def test_another_database_than_is_needed_is_one_line_and_no_mistake_of_the_server(
-    error, sqlstate, status, ask_when, caplog
-):
+def test_wrong_database_is_told_in_one_line(error, sqlstate, status, ask_when, caplog):
     cause = Exception("the words of the database")
     cause.sqlstate = sqlstate
 
@@ -221,9 +219,7 @@ def test_another_database_than_is_needed_is_one_line_and_no_mistake_of_the_serve
         assert line.exc_info is not None
 
 
-def test_a_log_that_is_lost_is_told_by_its_hash_and_in_one_line(
-    digits_submission, submit, client, settings, caplog
-):
+def test_lost_log_is_told_by_its_hash(digits_submission, submit, client, settings, caplog):
     address = f"/api/v1/submissions/{submit(digits_submission).json()['id']}"
     sha256 = client.get(address).json()["runs"][1]["log_sha256"]
     (settings.artifacts_dir / sha256[:2] / sha256).unlink()
@@ -237,9 +233,7 @@ def test_a_log_that_is_lost_is_told_by_its_hash_and_in_one_line(
 
 
 @pytest.mark.nightly
-def test_a_table_that_somebody_holds_refuses_and_is_not_waited_for(
-    postgresql_url, settings, digits_submission, monkeypatch
-):
+def test_locked_table_is_not_waited_for(postgresql_url, settings, digits_submission, monkeypatch):
     monkeypatch.setattr(server.app, "LOCK_SECONDS", 0.2)
     database = Database(postgresql_url)
     with database.write() as session:

@@ -197,9 +197,7 @@ def test_a_silent_worker_is_fenced_off_and_another_attempt_is_queued(replay, dat
 
 
 @pytest.mark.parametrize("end", ["lost", "failed"])
-def test_after_the_last_attempt_the_verification_fails_and_costs_the_submitter_nothing(
-    end, replay, database, make_report
-):
+def test_verification_fails_after_its_last_attempt(end, replay, database, make_report):
     failed = replace(make_report([]), failure=DIED)
     for _ in range(3):  # digits.toml: max_attempts = 3
         grant = replay.claim().json()
@@ -415,9 +413,7 @@ def test_a_claim_ends_with_its_revoked_token(replay, olivia, database):
     ("field", "told"),
     [("worker", "walter-2"), ("hardware_class", "cpu-of-the-claim"), ("threads", 10**7 + 1)],
 )
-def test_a_report_names_the_worker_that_claimed_its_class_and_a_possible_system(
-    field, told, replay, client, make_report
-):
+def test_report_names_its_worker_and_a_possible_system(field, told, replay, client, make_report):
     report = make_report(replay.seeds())
     say_hello(client, replay.worker)
     grant = replay.claim().json()

@@ -186,9 +186,7 @@ def test_a_made_up_host_reaches_nobody_else(client, slow_app):
 
 @pytest.mark.usefixtures("board")
 @pytest.mark.parametrize("headers", [[], [(b"accept-encoding", b"gzip")]])
-def test_a_write_of_another_process_is_shown_from_the_moment_it_is_acknowledged(
-    client, settings, headers
-):
+def test_acknowledged_write_of_another_process_is_shown(client, settings, headers):
     other = Database(settings.database_url)
     for path in (BOARD, f"{BOARD}.csv", "/benchmarks/digits"):
         first = ask(client.app, path, b"", headers)

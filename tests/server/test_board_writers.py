@@ -148,9 +148,7 @@ def test_every_board_read_beside_writers_is_what_its_version_was(writers, client
 
 
 @pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-def test_a_board_after_each_step_of_a_submission_is_what_reading_all_gives(
-    replay, digits_submission, submit, client, settings
-):
+def test_board_after_each_step_is_read_anew(replay, digits_submission, submit, client, settings):
     def submit_another():
         digits_submission.claim["model"] = "another"
         assert submit(digits_submission).status_code == 201

@@ -91,9 +91,7 @@ def test_one_key_at_once_is_one_submission(digits_submission, submit, client, st
     assert not [path for path in stored_files() if path.startswith("incoming/")]
 
 
-def test_other_submissions_under_one_key_at_once_leave_no_file(
-    digits_submission, submit, make_log, stored_files
-):
+def test_other_submissions_leave_no_file(digits_submission, submit, make_log, stored_files):
     other = deepcopy(digits_submission)
     other.logs["run_0.log"] = make_log(999)
     answers = at_once(*[lambda p=p: submit(p, key="key-1") for p in (digits_submission, other)])
@@ -102,9 +100,7 @@ def test_other_submissions_under_one_key_at_once_leave_no_file(
     assert len(stored_files()) == 4  # One JSON and three logs.
 
 
-def test_verifications_of_one_submission_asked_for_at_once_are_one(
-    digits_submission, submit, client, olivia
-):
+def test_verifications_asked_for_at_once_are_one(digits_submission, submit, client, olivia):
     submission_id = submit(digits_submission).json()["id"]
     address = f"/api/v1/submissions/{submission_id}/verifications"
     answers = at_once(*[lambda: olivia.post(address)] * 4)
@@ -113,9 +109,7 @@ def test_verifications_of_one_submission_asked_for_at_once_are_one(
     assert len(client.get("/api/v1/verifications").json()["verifications"]) == 1
 
 
-def test_head_to_heads_of_two_submissions_asked_for_at_once_from_both_sides_are_one(
-    digits_submission, submit, client, olivia, bob
-):
+def test_head_to_heads_at_once_are_one(digits_submission, submit, client, olivia, bob):
     first = submit(digits_submission).json()["id"]
     second = submit(digits_submission, by=bob).json()["id"]
 
@@ -222,9 +216,7 @@ def test_of_two_reports_with_one_curve_that_come_at_once_one_is_refused(
 
 
 @pytest.mark.parametrize("repetition", range(3))
-def test_a_report_a_cancellation_and_the_reaper_at_once_agree_on_one_end(
-    repetition, replay, database, olivia, make_report
-):
+def test_report_cancellation_and_reaper_agree(repetition, replay, database, olivia, make_report):
     grant = replay.claim().json()
     report = make_report(replay.seeds())
     replay.change(grant["attempt_id"], lease_expires_at=utc_now() - timedelta(seconds=1))
@@ -248,9 +240,7 @@ def test_a_report_a_cancellation_and_the_reaper_at_once_agree_on_one_end(
     assert states in (["done"], ["lost"], ["lost", "cancelled"], ["lost", "queued"])
 
 
-def test_the_last_two_chunks_of_a_calibration_reported_at_once_end_it(
-    client, database, olivia, walter, make_report
-):
+def test_last_chunks_reported_at_once_end_it(client, database, olivia, walter, make_report):
     asked = {"benchmark": "digits", "batch_sizes": [32, 64], "runs": 1}
     start = partial(client.post, "/api/v1/calibrations", json=asked, headers=olivia.headers)
     view = start().json()
@@ -270,9 +260,7 @@ def test_the_last_two_chunks_of_a_calibration_reported_at_once_end_it(
     assert sorted(answer.json()["version"] for answer in versions) == [2, 3, 4]
 
 
-def test_hellos_and_users_at_once_make_one_worker_and_one_user(
-    ada, walter, make_report, row_counts
-):
+def test_hellos_and_users_at_once_are_one_each(ada, walter, make_report, row_counts):
     users = row_counts()["users"]
     hello = {"system": vars(make_report([]).system), "state": "idle", "protocol": 1}
     hellos = [lambda: walter.post("/api/v1/workers/hello", hello)] * 3

@@ -56,9 +56,7 @@ def settings(settings, s3, s3_url):
     )
 
 
-def test_a_submission_lies_in_the_bucket_alone_and_is_read_from_there(
-    digits_submission, submit, client, olivia, s3, settings
-):
+def test_submission_lies_in_the_bucket(digits_submission, submit, client, olivia, s3, settings):
     division = digits_submission.claim["division"]
     digits_submission.claim["division"] = "open"
     assert submit(digits_submission, as_is=True).status_code == 422
@@ -85,9 +83,7 @@ def test_a_submission_lies_in_the_bucket_alone_and_is_read_from_there(
     assert hashes[1] in lost.json()["detail"]
 
 
-def test_a_bucket_that_answers_and_takes_nothing_is_told_until_it_takes_something(
-    digits_submission, submit, client, s3, monkeypatch, caplog
-):
+def test_bucket_that_takes_nothing(digits_submission, submit, client, s3, monkeypatch, caplog):
     bucket = services_of(client).artifacts.bucket
 
     def refuse(**_):
@@ -109,9 +105,7 @@ def test_a_bucket_that_answers_and_takes_nothing_is_told_until_it_takes_somethin
     assert keys_of(s3) == [f"kept/logs/{NOTHING[:2]}/{NOTHING}"]
 
 
-def test_logs_go_from_a_bucket_into_copies_and_from_copies_into_a_bucket(
-    digits_submission, submit, client, s3, settings, tmp_path
-):
+def test_logs_are_copied_and_restored(digits_submission, submit, client, s3, settings, tmp_path):
     submit(digits_submission)
     services = services_of(client)
     exported, _ = export(services, tmp_path / "exports")
@@ -141,9 +135,7 @@ def test_logs_go_from_a_bucket_into_copies_and_from_copies_into_a_bucket(
     assert fault.startswith(lost.rsplit("/", 1)[-1])
 
 
-def test_a_bucket_that_is_away_refuses_and_keeps_nothing(
-    digits_submission, submit, client, s3, settings
-):
+def test_bucket_that_is_away_keeps_nothing(digits_submission, submit, client, s3, settings):
     kept = submit(digits_submission, key="once").json()["id"]
     store = services_of(client).artifacts
     assert store.bucket is not None

@@ -221,9 +221,7 @@ def test_a_cancelled_one_keeps_what_is_finished(start, post, train):
     assert sum(c["runs"] for c in went_on["chunks"] if c["state"] == "queued") == 18
 
 
-def test_once_adopted_it_judges_what_is_planned_afterwards_and_nothing_before(
-    calibrated, post, replay, client, olivia
-):
+def test_adopted_one_judges_what_is_planned_afterwards(calibrated, post, replay, client, olivia):
     before = replay.view()
     view = post(calibrated["id"], "adoption", {"reason": "torch 2.13"})
     assert view.status_code == 200, view.text
@@ -277,9 +275,7 @@ def _reference_runs(view):
     )
 
 
-def test_an_adopted_one_changes_no_more_and_the_last_adopted_judges(
-    calibrated, start, post, train, client
-):
+def test_adopted_one_changes_no_more(calibrated, start, post, train, client):
     address = "/benchmarks/digits/convergence"
     before = client.get(f"/api/v1{address}").json()
     assert before["calibration"] is None
@@ -399,9 +395,7 @@ def test_a_bad_body_is_422_and_plans_nothing(changes, expected, start, row_count
     assert row_counts() == before
 
 
-def test_a_calibration_of_an_earlier_definition_is_in_force_nowhere_and_waits_for_nobody(
-    calibrated, start, train, settings, tmp_path, client, olivia
-):
+def test_outdated_one_is_not_in_force(calibrated, start, train, settings, tmp_path, client, olivia):
     address = f"/calibrations/{calibrated['id']}"
     body = {"reason": "it is measured here"}
     adopted = olivia.post(f"/api/v1{address}/adoption", body).json()

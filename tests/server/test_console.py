@@ -67,9 +67,7 @@ def error_of(page, field):
     return unescape(found.group(1)) if found else None
 
 
-def test_an_organiser_sets_a_quota_sees_what_is_used_and_keeps_what_was_refused(
-    console, waiting, olivia, records
-):
+def test_organiser_sets_a_quota_and_sees_what_is_used(console, waiting, olivia, records):
     path, body = "/console/quotas", {"user": "alice", "reason": HOSTILE}
     for wrong, told in (
         (body, "Nothing to set"),
@@ -100,9 +98,7 @@ def test_an_organiser_sets_a_quota_sees_what_is_used_and_keeps_what_was_refused(
     assert "no limit" in console.get(path).text
 
 
-def test_the_overview_names_what_waits_and_the_next_step(
-    console, waiting, client, olivia, walter, database
-):
+def test_overview_names_what_waits(console, waiting, client, olivia, walter, database):
     say_hello(client, walter)
     body = {"benchmark": "digits", "batch_sizes": [64], "runs": 1}
     olivia.post("/api/v1/calibrations", body)
@@ -195,9 +191,7 @@ def test_latencies_are_measured_by_the_batch(console, digits, digits_submission,
 
 
 @pytest.mark.parametrize(("decision", "status"), [("publish", "rejected"), ("keep", "verified")])
-def test_a_verdict_is_decided_about_beside_the_published_one(
-    console, waiting, records, decision, status
-):
+def test_verdict_is_decided_beside_the_published_one(console, waiting, records, decision, status):
     path = f"/console/decide/{waiting.verification_id}"
     for fields, wrong in (
         ({"reason": "x"}, "decision"),
@@ -300,9 +294,7 @@ def test_a_price_is_added_and_corrected(console, records, client):
     ] * 2
 
 
-def test_a_token_is_shown_once_and_ends_its_sessions_when_it_is_revoked(
-    console, client, ada, records
-):
+def test_token_is_shown_once_and_ends_its_sessions(console, client, ada, records):
     path = "/console/tokens"
     assert ada.post("/api/v1/users", {"name": "zoe"}).is_success
     for change in ({"user": ""}, {"user": "<b>"}, {"role": "king"}, {"expires_in_days": "-1"}):

@@ -24,9 +24,7 @@ pytestmark = [pytest.mark.nightly, pytest.mark.timeout(3600 if EXAMPLES else 900
 
 
 @pytest.mark.parametrize("role", ["nobody", "admin"])
-def test_every_answer_is_one_that_the_openapi_document_announces(
-    role, settings, tmp_path, digits_submission, submit, make_person
-):
+def test_answers_are_announced(role, settings, tmp_path, digits_submission, submit, make_person):
     assert submit(digits_submission).status_code == 201
     person = None if role == "nobody" else make_person("sam", role)
     names = ("database_url", "artifacts_dir", "broker_url", "benchmarks_dir")

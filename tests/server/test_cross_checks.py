@@ -151,9 +151,7 @@ def test_two_that_differ_without_a_third_leave_it_open(waiting, train, database)
     ("first", "second", "outcome"),
     [(BUSY, {}, "verified"), (BUSY, SLOW, "verified"), ({}, BUSY, "inconclusive")],
 )
-def test_the_pace_of_a_busy_worker_contradicts_nobody_and_confirms_no_time(
-    replay, workers, train, database, first, second, outcome
-):
+def test_busy_workers_decide_nothing(replay, workers, train, database, first, second, outcome):
     people = workers("anna", "bert", "carl")
     for _ in range(2 if first else 1):  # The first report of a busy worker doesn't count.
         train(replay.verification_id, people["anna"], **first)
@@ -175,9 +173,7 @@ def test_a_third_owner_decides_and_the_odd_checker_is_out(replay, workers, train
     assert held(database) == ["bert-1"]
 
 
-def test_a_first_worker_that_two_contradict_is_out_and_its_verdicts_are_opened_again(
-    replay, workers, train, database, olivia
-):
+def test_contradicted_workers_verdicts_are_opened_again(replay, workers, train, database, olivia):
     people = workers("anna", "bert", "carl")
     train(replay.verification_id, people["anna"])
     train(checks_of(database, replay.verification_id)[0], people["bert"])
@@ -201,9 +197,7 @@ def test_a_first_worker_that_two_contradict_is_out_and_its_verdicts_are_opened_a
         assert session.scalars(select(Attempt).where(Attempt.worker == "anna-1")).first()
 
 
-def test_a_rerun_that_has_ended_opens_no_nonce_of_what_it_checks(
-    replay, workers, train, database, client
-):
+def test_ended_rerun_opens_no_other_nonce(replay, workers, train, database, client):
     """Its seeds are trained again if a third owner contradicts the report too."""
     people = workers("anna", "bert", "carl")
     train(replay.verification_id, people["anna"])
@@ -214,9 +208,7 @@ def test_a_rerun_that_has_ended_opens_no_nonce_of_what_it_checks(
     assert client.get(f"/api/v1/verifications/{check}").json()["nonce"] not in (None, nonce)
 
 
-def test_code_that_a_contradicted_worker_measured_is_measured_again(
-    entries, alice, replay, workers, train, database, client
-):
+def test_code_is_measured_again(entries, alice, replay, workers, train, database, client):
     code = entries.hand_in(alice).json()["id"]
     entries.measure(code)
     first = entries.measurement(code)
@@ -232,9 +224,7 @@ def test_code_that_a_contradicted_worker_measured_is_measured_again(
     assert (done["id"], done["state"], again["state"]) == (first, "done", "queued")
 
 
-def test_checks_of_a_report_that_was_refused_say_nothing_of_the_next(
-    replay, workers, train, database
-):
+def test_checks_of_a_refused_report_do_not_count(replay, workers, train, database):
     people = workers("mallory", "bert", "carl", "dora")
     train(replay.verification_id, people["mallory"], qualities=[10.0] * 8)
     first, *others = checks_of(database, replay.verification_id)
@@ -317,9 +307,7 @@ def failed(run, evaluations):
 
 
 @pytest.mark.parametrize("evaluations", [0, 4])
-def test_runs_that_one_worker_alone_calls_failed_reject_no_rival(
-    evaluations, replay, tell, train, database
-):
+def test_runs_that_one_worker_calls_failed(evaluations, replay, tell, train, database):
     view = tell(lambda runs: [failed(run, evaluations) for run in runs])
     with database.read() as session:
         checks = checks_of(database, replay.verification_id)
@@ -337,9 +325,7 @@ def test_runs_that_one_worker_alone_calls_failed_reject_no_rival(
     assert replay.view()["outcome"] == "inconclusive"
 
 
-def test_a_worker_that_changes_its_class_while_it_trains_is_checked_like_others(
-    replay, workers, client, make_report, database
-):
+def test_worker_that_changes_its_class_is_checked(replay, workers, client, make_report, database):
     anna = replay.worker = workers("anna", "bert")["anna"]
     grant = replay.claim(worker="anna-1").json()
     report = make_report(replay.seeds())
@@ -352,9 +338,7 @@ def test_a_worker_that_changes_its_class_while_it_trains_is_checked_like_others(
     assert len(checks_of(database, replay.verification_id)) == 1
 
 
-def test_a_precision_that_another_worker_did_not_find_rejects_no_rival(
-    replay, tell, train, database
-):
+def test_precision_that_one_worker_found_rejects_nobody(replay, tell, train, database):
     narrow = PrecisionAudit(lowest="fp16", observed={"fp16": 1}, autocast=False)
     tell(lambda runs: runs, precision=narrow)
     for check in checks_of(database, replay.verification_id):
@@ -374,9 +358,7 @@ def in_one_organisation(database, *names):
 
 
 @pytest.mark.parametrize("organisation", [False, True])
-def test_a_claimants_own_worker_confirms_no_claim_and_has_no_other_worker_taken_out(
-    organisation, replay, workers, train, database, alice
-):
+def test_own_worker_confirms_no_claim(organisation, replay, workers, train, database, alice):
     people = workers("anna", "bert")
     if organisation:
         in_one_organisation(database, "alice", "bert")
@@ -390,9 +372,7 @@ def test_a_claimants_own_worker_confirms_no_claim_and_has_no_other_worker_taken_
     assert checks_of(database, replay.verification_id) == []
 
 
-def test_a_rivals_worker_checks_only_where_no_other_owner_is_alive(
-    replay, workers, train, database
-):
+def test_rivals_worker_checks_where_nobody_else_can(replay, workers, train, database):
     people = workers("anna", "bert", "carl")
     with database.write() as session:
         claim = session.get_one(Verification, replay.verification_id).submission

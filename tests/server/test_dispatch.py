@@ -59,9 +59,7 @@ def verification_of(database):
     ("heard", "state", "ended"),
     [(LATE, "idle", 0), (LATE, "stopping", 0), (timedelta(days=8), "idle", 1)],
 )
-def test_what_waited_a_week_ends_where_no_able_worker_was_heard_in_it(
-    heard, state, ended, replay, hello, database
-):
+def test_attempt_ends_after_a_week_without_a_worker(heard, state, ended, replay, hello, database):
     now = utc_now()
     hello(state=state)
     with database.write() as session:
@@ -73,9 +71,7 @@ def test_what_waited_a_week_ends_where_no_able_worker_was_heard_in_it(
     assert replay.view()["state"] == ("failed" if ended else "queued")
 
 
-def test_living_worker_is_sent_an_attempt_once(
-    replay, dispatcher, broker, hello, database, settings
-):
+def test_worker_is_sent_an_attempt_once(replay, dispatcher, broker, hello, database, settings):
     hello()
     dispatcher.run_once()
     Dispatcher(database, broker, settings).run_once()
@@ -108,9 +104,7 @@ def test_lease_brings_the_whole_job(replay):
     assert job["control_points"]
 
 
-def test_a_board_that_changes_while_boards_are_settled_is_settled_again(
-    replay, database, settings, broker
-):
+def test_board_that_changes_meanwhile_is_settled_again(replay, database, settings, broker):
     settled = []
 
     def settle(*, every):
@@ -127,9 +121,7 @@ def test_a_board_that_changes_while_boards_are_settled_is_settled_again(
 
 
 @pytest.mark.parametrize(("own_class", "sent_to"), [((), "walter-1"), (("w-2",), "w-2")])
-def test_a_worker_of_another_class_gets_it_where_there_is_none_of_its_class(
-    own_class, sent_to, replay, dispatcher, broker, hello
-):
+def test_own_class_comes_before_another(own_class, sent_to, replay, dispatcher, broker, hello):
     hello(hardware_class="cpu-other")
     for name in own_class:
         hello(name)
@@ -153,9 +145,7 @@ def test_nothing_is_sent_without_a_living_worker(replay, dispatcher, broker, hel
     assert len(broker.sent) == 1
 
 
-def test_what_nobody_claimed_goes_to_another_class_only_where_its_own_is_gone(
-    replay, dispatcher, broker, hello, database
-):
+def test_another_class_gets_it_when_its_own_is_gone(replay, dispatcher, broker, hello, database):
     def send_again():
         replay.change(replay.attempt_id, send_after=utc_now() - timedelta(seconds=1))
         dispatcher.run_once()
@@ -173,9 +163,7 @@ def test_what_nobody_claimed_goes_to_another_class_only_where_its_own_is_gone(
     assert (first, last in ("w-2", "w-3")) == (["walter-1"] * 2, True)
 
 
-def test_a_broker_out_of_reach_is_tried_once_a_round_and_loses_nothing(
-    replay, dispatcher, broker, hello, olivia
-):
+def test_broker_out_of_reach_loses_nothing(replay, dispatcher, broker, hello, olivia):
     hello()
     body = {"benchmark": "digits", "batch_sizes": [64], "runs": 12, "reason": "more to send"}
     assert olivia.post("/api/v1/calibrations", body).status_code == 201
@@ -231,9 +219,7 @@ def test_each_free_worker_is_sent_one_and_submitters_take_turns(
     assert verification_of(broker.sent[-1][0]) == bobs[1]
 
 
-def test_what_no_worker_may_take_hides_nothing_of_its_submitter(
-    replay, dispatcher, broker, hello, database
-):
+def test_what_no_worker_may_take_hides_nothing(replay, dispatcher, broker, hello, database):
     hello()
     earlier = utc_now() - timedelta(hours=1)
     with database.write() as session:
@@ -255,9 +241,7 @@ def test_what_no_worker_may_take_hides_nothing_of_its_submitter(
     assert broker.sent == [(attempt.id, "walter-1")]
 
 
-def test_a_worker_is_sent_again_what_was_lost_after_a_pause_and_nothing_beside_it(
-    replay, dispatcher, broker, hello, ask_another
-):
+def test_lost_message_is_sent_again_after_a_pause(replay, dispatcher, broker, hello, ask_another):
     hello()
     dispatcher.run_once()
     ask_another()
@@ -269,9 +253,7 @@ def test_a_worker_is_sent_again_what_was_lost_after_a_pause_and_nothing_beside_i
     assert [attempt_id for attempt_id, _ in broker.sent] == [replay.attempt_id] * 2
 
 
-def test_a_lost_attempt_is_replaced_in_its_place_and_sent_in_the_same_round(
-    replay, dispatcher, broker, hello, ask_another
-):
+def test_lost_attempt_is_replaced_at_once(replay, dispatcher, broker, hello, ask_another):
     hello("w-1")
     first = replay.claim().json()["attempt_id"]
     ask_another()
@@ -332,9 +314,7 @@ def test_an_idle_server_takes_no_write_lock(database, dispatcher, monkeypatch):
     dispatcher.run_once()
 
 
-def test_the_loop_survives_a_round_that_fails(
-    replay, dispatcher, broker, hello, monkeypatch, caplog
-):
+def test_loop_survives_a_failed_round(replay, dispatcher, broker, hello, monkeypatch, caplog):
     hello()
     away = OperationalError("SELECT 1", {}, Exception())
     away.__cause__ = Exception("connection refused")

@@ -167,9 +167,7 @@ def test_points_of_digits_are_its_calibrated_runs(client, benchmarks_dir):
     assert view["judged"] is False
 
 
-def test_a_submission_stands_at_the_mean_of_its_runs_under_its_organisation(
-    client, digits_submission, submit, olivia, make_log
-):
+def test_submission_stands_at_its_mean(client, digits_submission, submit, olivia, make_log):
     """The fastest and the slowest run are dropped where there are enough."""
     digits_submission.form = {"archive": "true"}
     digits_submission.claim["organisation"] = "ACME"
@@ -192,9 +190,7 @@ def test_a_submission_stands_at_the_mean_of_its_runs_under_its_organisation(
     assert (other["submissions"], other["left_out"]) == ([], 0)
 
 
-def test_only_a_passing_set_that_was_faster_than_the_mean_is_normalised(
-    client, digits_submission, submit, database
-):
+def test_fast_passing_set_is_normalised(client, digits_submission, submit, database):
     made = submit(digits_submission).json()
     for verdict, factor, normalised in (
         ("pass", 1.0, False), ("pass", 1.0625, True), ("fail", 1.0625, False),

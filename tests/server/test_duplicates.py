@@ -46,9 +46,7 @@ def duplicate(submit, digits_submission, bob):
     return lambda: taken(submit(digits_submission, by=bob))["id"]
 
 
-def test_a_forged_time_is_nowhere_called_measured(
-    verify, replay, submit, digits_submission, make_log, client, bob
-):
+def test_forged_time_is_claimed(verify, replay, submit, digits_submission, make_log, client, bob):
     verify()
     for index, name in enumerate(digits_submission.logs):
         log = make_log(index, name=name, seconds_per_epoch=0.0093)
@@ -87,9 +85,7 @@ def test_a_duplicate_is_not_trained(replay, duplicate, client, olivia):
     assert (head_to_head.status_code, "Name that one" in head_to_head.text) == (409, True)
 
 
-def test_its_claim_is_checked_against_the_runs_of_the_original(
-    verify, submit, digits_submission, client, bob, make_log, duplicate
-):
+def test_claim_is_checked(verify, submit, digits_submission, client, bob, make_log, duplicate):
     waits = duplicate()
     verify()
     fast = deepcopy(digits_submission)
@@ -101,9 +97,7 @@ def test_its_claim_is_checked_against_the_runs_of_the_original(
     assert view(client, contradicted)["check"] == "contradicted"
 
 
-def test_the_oldest_duplicate_takes_over_the_runs_of_a_withdrawn_one(
-    verify, replay, client, olivia, change, duplicate
-):
+def test_oldest_duplicate_takes_over_runs(verify, replay, client, olivia, change, duplicate):
     verify()
     (before,) = entries(client)
     heir, other = (duplicate() for _ in range(2))
@@ -135,9 +129,7 @@ def test_one_that_comes_back_is_a_duplicate(verify, replay, client, bob, change,
     assert (third["duplicate_of"], third["check"]) == (heir, "epochs_agree")
 
 
-def test_of_other_code_or_under_other_rules_it_is_no_duplicate(
-    verify, replay, submit, digits_submission, bob, database
-):
+def test_other_code_is_no_duplicate(verify, replay, submit, digits_submission, bob, database):
     verify()
     own = replace(digits_submission, claim=digits_submission.claim | {"trained_with": "own"})
     assert submit(own, by=bob).json()["duplicate_of"] is None
@@ -155,9 +147,7 @@ def test_a_rerun_that_waits_for_a_decision_judges_no_duplicate(verify, replay, c
 
 
 @pytest.mark.parametrize("is_rerun", [True, False])
-def test_runs_that_reject_the_original_measure_no_duplicate(
-    is_rerun, verify, replay, client, olivia, duplicate
-):
+def test_rejecting_runs_measure_no_duplicate(is_rerun, verify, replay, client, olivia, duplicate):
     heir = duplicate()
     if is_rerun:
         verify()
@@ -173,9 +163,7 @@ def test_runs_that_reject_the_original_measure_no_duplicate(
     )  # fmt: skip
 
 
-def test_one_that_comes_back_is_a_duplicate_of_a_later_one_that_was_measured(
-    verify, replay, client, change, duplicate
-):
+def test_one_that_comes_back_follows_a_measured_one(verify, replay, client, change, duplicate):
     verify()
     first = replay.submission_id
     change("withdrawal", first)
@@ -189,9 +177,7 @@ def test_one_that_comes_back_is_a_duplicate_of_a_later_one_that_was_measured(
     assert (second["duplicate_of"], second["evidence"]) == (later, "claimed")
 
 
-def test_a_duplicate_that_comes_back_after_its_original_has_gone_is_trained(
-    verify, replay, client, change, duplicate
-):
+def test_duplicate_without_its_original_is_trained(verify, replay, client, change, duplicate):
     verify()
     gone = duplicate()
     change("withdrawal", gone, replay.submission_id)
@@ -202,9 +188,7 @@ def test_a_duplicate_that_comes_back_after_its_original_has_gone_is_trained(
 
 
 @pytest.mark.parametrize("how", ["withdrawal", "cancel", "rejected"])
-def test_the_oldest_duplicate_is_trained_where_the_original_ends_without_a_time(
-    how, verify, replay, client, olivia, change, duplicate
-):
+def test_oldest_duplicate_is_trained(how, verify, replay, client, olivia, change, duplicate):
     heir, other = (duplicate() for _ in range(2))
     if how == "withdrawal":
         change(how, replay.submission_id)
@@ -220,9 +204,7 @@ def test_the_oldest_duplicate_is_trained_where_the_original_ends_without_a_time(
     assert view(client, other)["duplicate_of"] == heir
 
 
-def test_the_runs_of_an_original_withdrawn_meanwhile_are_its_heirs(
-    replay, client, olivia, change, duplicate
-):
+def test_heir_gets_the_runs_of_a_withdrawn_original(replay, client, olivia, change, duplicate):
     heir = duplicate()
     lease = replay.claim().json()
     change("withdrawal", replay.submission_id)
@@ -320,9 +302,7 @@ def why_unranked(client):
     return entry["unranked_reason"]
 
 
-def test_a_broken_rule_that_is_waived_no_longer_keeps_a_result_off_the_ranking(
-    short, client, olivia
-):
+def test_waived_rule_no_longer_keeps_a_result_off_the_ranking(short, client, olivia):
     def waive(rule, submission_id=short):
         form = {"rule": rule, "reason": WHY}
         return olivia.post(f"{PATH}/{submission_id}/waivers", form)

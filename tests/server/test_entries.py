@@ -327,9 +327,7 @@ def test_more_runs_join_the_same_pool_and_are_compared(entries, entry_id, olivia
         ("box_unavailable", "queued", 2),
     ],
 )
-def test_a_failure_of_the_package_costs_an_attempt_and_one_of_the_box_does_not(
-    entries, entry_id, client, code, state, attempts
-):
+def test_failure_of_the_package_costs_an_attempt(entries, entry_id, client, code, state, attempts):
     assert entries.measure(entry_id, failed=code).status_code == 200
 
     view = entries.view(entry_id)
@@ -350,9 +348,7 @@ def test_a_package_that_misses_the_target_is_rejected(entries, entry_id, client)
     assert rows_of(client.get(BOARD).json())[0]["rank"] is None
 
 
-def test_a_package_that_learns_nothing_on_the_control_is_left_open(
-    entries, entry_id, client, database
-):
+def test_package_that_carries_knowledge_is_left_open(entries, entry_id, client, database):
     entries.measure(entry_id, control=14.7)
 
     view = entries.view(entry_id)
@@ -374,9 +370,7 @@ def test_a_package_that_learns_nothing_on_the_control_is_left_open(
 
 
 @pytest.mark.parametrize(("repeats", "word"), [(True, "shown"), (False, "struck")])
-def test_a_repeated_run_shows_or_strikes_the_word_deterministic_and_counts_for_nothing(
-    entries, alice, client, database, repeats, word
-):
+def test_repeated_run_shows_determinism(entries, alice, client, database, repeats, word):
     made = entries.hand_in(alice, DETERMINISTIC).json()
     assert made["package"]["determinism"] == "not checked"
     lease = entries.lease(made["id"])
@@ -440,9 +434,7 @@ def test_a_broken_package_is_refused_with_file_and_expectation(entries, alice, c
     assert problem["expected"]
 
 
-def test_a_box_without_a_cgroup_trains_packages_of_known_participants(
-    entries, alice, olivia, client
-):
+def test_sandbox_without_a_cgroup_trains_for_approved_users(entries, alice, olivia, client):
     entries.greet(entries="known")
     (worker,) = client.get("/api/v1/workers").json()["workers"]
     environments = {ENVIRONMENT: ENVIRONMENT_SHA256}
@@ -482,9 +474,7 @@ def test_an_entry_waits_for_a_worker_with_its_environment(entries, entry_id, dat
         assert session.get_one(TrainingPackage, entry_id).environment_sha256 == ENVIRONMENT_SHA256
 
 
-def test_a_package_takes_device_seconds_from_the_quota_on_a_processor_too(
-    entries, alice, olivia, client
-):
+def test_package_takes_device_seconds_from_the_quota(entries, alice, olivia, client):
     """Five runs and a control, each of 60 s and three times 60 s to prepare. A repeat is one."""
     for seconds, files, status in (
         (5, FILES, 403),

@@ -94,9 +94,7 @@ def test_entries_are_compared_by_their_measured_runs(entries, alice, bob, client
     assert client.get(f"/compare?ids={first},{waits}").status_code == 200
 
 
-def test_the_owner_has_it_measured_again_as_long_as_the_quota_lasts(
-    entries, alice, bob, olivia, client
-):
+def test_owner_has_it_measured_again_within_the_quota(entries, alice, bob, olivia, client):
     entry_id = entries.hand_in(alice).json()["id"]
     sign_in(client, alice)
     path = f"/submissions/{entry_id}"

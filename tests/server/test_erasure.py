@@ -102,9 +102,7 @@ def found_in_routes(client, known, by):
     } | ({proof} if WORD.search(json.dumps(predicate_in(client.get(proof)))) else set())
 
 
-def test_a_name_is_nowhere_afterwards_and_all_hashes_and_proofs_check(
-    traces, client, database, settings, person, ada, tmp_path
-):
+def test_name_is_gone_and_proofs_check(traces, client, database, settings, person, ada, tmp_path):
     services = services_of(client)
     before = {name for name, found in stored_texts(database).items() if WORD.search(found)}
     assert before >= {

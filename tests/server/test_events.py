@@ -77,9 +77,7 @@ def test_a_reader_that_comes_back_goes_on_where_it_stopped(ended, posted, watch)
         assert watch(ended.verification_id, last=strange) == everything, strange
 
 
-def test_the_events_of_every_attempt_come_in_order_and_none_is_left_out(
-    replay, database, watch, make_report, monkeypatch
-):
+def test_events_of_every_attempt_come_in_order(replay, database, watch, make_report, monkeypatch):
     # More events in the first attempt than are read at once.
     monkeypatch.setattr(live, "EVENTS_AT_ONCE", 3)
     grant = replay.claim().json()
@@ -104,9 +102,7 @@ def test_a_cancelled_verification_ends_its_stream(replay, olivia, watch):
     assert seen[-1]["data"]["state"] == "cancelled"
 
 
-def test_while_it_runs_a_change_of_state_is_told_before_the_end(
-    replay, database, watch, make_report, monkeypatch
-):
+def test_change_of_state_is_told_before_the_end(replay, database, watch, make_report, monkeypatch):
     """The worker's steps happen each time the stream has read everything there was."""
     grant = {}
     report = make_report(replay.seeds())

@@ -165,9 +165,7 @@ def test_a_failed_reference_waits_for_a_worker_of_its_class(row_of, queued, clie
     assert again.submission_id == job.submission_id
 
 
-def test_a_challenger_takes_first_place_head_to_head(
-    reference, row_of, queued, client, alice, database
-):
+def test_challenger_takes_first_place(reference, row_of, queued, client, alice, database):
     wanted = {"kinds": ["record.set"], "scope": "benchmark", "benchmark": "digits"}
     hook = {"url": "https://hooks.example/", **wanted}
     assert alice.post("/api/v1/webhooks", hook).status_code == 201
@@ -242,9 +240,7 @@ def test_a_board_that_fails_holds_up_no_other(row_of, client, database):
     assert [each["reason"] for each in waiting] == ["the first holder of its board"]
 
 
-def test_its_runs_are_on_the_quota_and_a_full_one_is_tried_again(
-    reference, row_of, queued, client, ada, alice
-):
+def test_full_quota_is_tried_again(reference, row_of, queued, client, ada, alice):
     """A processor counts as a device, in the reservation and while it runs."""
 
     def allow(seconds):
@@ -274,9 +270,7 @@ def test_its_runs_are_on_the_quota_and_a_full_one_is_tried_again(
     assert reserved() == pytest.approx(estimate + 50, abs=20)
 
 
-def test_a_submitter_asks_for_a_head_to_head_near_the_holder(
-    reference, row_of, queued, alice, bob, olivia
-):
+def test_submitter_near_the_holder_asks(reference, row_of, queued, alice, bob, olivia):
     """0.125 s an epoch is 4 % above the holder's, and 0.135 s 12 %."""
     near, far = row_of(128, 0.125, by=alice), row_of(96, 0.135, by=alice)
     assert queued() == []
@@ -332,9 +326,7 @@ def test_a_worker_of_another_class_leases_no_head_to_head(reference, row_of, que
     assert fight(job, 0.1, 0.118)["outcome"] == "continues"
 
 
-def test_one_that_waits_is_planned_anew_where_the_holder_changes(
-    reference, winner, row_of, queued, olivia, bob
-):
+def test_waiting_one_follows_a_new_holder(reference, winner, row_of, queued, olivia, bob):
     reason = {"reason": "-"}
     address = f"/api/v1/submissions/{winner}"
     assert olivia.post(f"{address}/withdrawal", reason).is_success
@@ -417,9 +409,7 @@ def test_a_submitter_has_one_number(reference, row_of, client, alice, bob):
     assert row(client, slow)["unranked_reason"] == "another row of its submitter ranks"
 
 
-def test_the_holder_before_follows_one_that_is_withdrawn(
-    reference, winner, client, alice, bob, digits_submission, submit
-):
+def test_withdrawal_of_the_holder(reference, winner, client, alice, bob, digits_submission, submit):
     """Also where a duplicate takes over the runs of the withdrawn one."""
     assert rows(client)[0] == (1, winner)
     digits_submission.claim |= OPEN | {"hyperparameters": {"batch_size": 128}}
@@ -442,9 +432,7 @@ def test_the_holder_before_follows_one_that_is_withdrawn(
     assert feed.count("<title>Digits: record") == 1
 
 
-def test_a_holder_that_cannot_be_trained_retires(
-    reference, winner, row_of, queued, client, alice, olivia
-):
+def test_untrainable_holder_retires(reference, winner, row_of, queued, client, alice, olivia):
 
     def post(submission_id, what="retirement", by=olivia):
         path = f"/api/v1/submissions/{submission_id}/{what}"
@@ -476,9 +464,7 @@ def test_a_holder_that_cannot_be_trained_retires(
     assert post(winner, "reinstatement").status_code == 409
 
 
-def test_a_holder_whose_runs_miss_the_target_too_often_is_not_first(
-    reference, winner, row_of, queued, client, bob
-):
+def test_holder_that_misses_too_often_is_not_first(reference, winner, row_of, queued, client, bob):
     assert rows(client)[0] == (1, winner)
     second = row_of(96, 0.09, by=bob)
 
@@ -503,9 +489,7 @@ def test_settings_of_the_reference_become_its_duplicate(row_of, queued, client):
     assert row(client, job.submission_id)["measured_runs"] == 13
 
 
-def test_another_division_shares_the_runs_of_the_reference(
-    reference, row_of, queued, client, database, olivia, walter, ada
-):
+def test_divisions_share_runs(reference, row_of, queued, client, database, olivia, walter, ada):
     row_of(128, 0.2, division="closed", code_url=None)
     queued()
     found = rows_of(client.get(BOARD, params={"division": "closed"}).json())

@@ -75,9 +75,7 @@ def train(head_to_head):
     return report
 
 
-def test_it_is_sealed_before_its_first_run_and_opened_after_its_last(
-    head_to_head, two, train, digits, client
-):
+def test_seal_opens_after_the_last_run(head_to_head, two, train, digits, client):
     view = head_to_head.view()
     assert (view["kind"], view["state"], view["reason"]) == ("head_to_head", "queued", "record")
     assert (view["submission_id"], view["against_id"]) == two
@@ -345,9 +343,7 @@ def test_a_submission_fights_neither_itself_nor_one_that_is_missing(ask, two):
         ({"system": {"hardware_class": "h200-8"}}, "h200-8"),
     ],
 )
-def test_submissions_under_other_rules_or_hardware_do_not_fight(
-    ask, two, digits_submission, submit, make_log, changes, words
-):
+def test_other_hardware_is_refused(ask, two, digits_submission, submit, make_log, changes, words):
     system = digits_submission.claim["system"] | changes.pop("system", {})
     digits_submission.claim |= changes | {"system": system}
     division = digits_submission.claim["division"]

@@ -95,9 +95,7 @@ def test_an_entry_with_a_log_is_a_training_whatever_else_it_states(send, client)
         ({}, {"division": "closed"}, "division"),
     ],
 )
-def test_a_bad_entry_is_422_and_leaves_nothing_behind(
-    changes, form, field, send, row_counts, stored_files
-):
+def test_bad_entry_leaves_nothing_behind(changes, form, field, send, row_counts, stored_files):
     answer = send(form=form, **changes)
 
     assert answer.status_code == 422, answer.text

@@ -77,9 +77,7 @@ def test_a_class_joins_until_the_uses_end_with_addresses_of_its_domain(client, i
     assert (closed.status_code, "used 2 times" in closed.text) == (409, True)
 
 
-def test_a_link_ends_with_its_day_its_revocation_and_its_makers_token(
-    client, invite, olivia, ada, database
-):
+def test_link_ends_with_day_revocation_or_token(client, invite, olivia, ada, database):
     expired, revoked, orphan = invite(), invite(), invite(uses=2)
     carol = holder_of(join(client, orphan, "carol"), client)
     with database.write() as session:

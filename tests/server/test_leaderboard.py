@@ -127,9 +127,7 @@ def test_filters_keep_the_rank_among_all(measured, client, bob):
     assert read(client, q="", division="", status="")["total"] == 2
 
 
-def test_the_best_of_each_submitter_system_or_accelerator_keeps_its_rank(
-    enter, client, bob, digits_submission
-):
+def test_best_of_each_submitter_keeps_its_rank(enter, client, bob, digits_submission):
     slow, fast = enter(seconds_per_epoch=0.3), enter(seconds_per_epoch=0.1)
     digits_submission.claim["system"] |= {"name": "node", "accelerator": "H100", "processor": "?"}
     digits_submission.claim["system"] |= {"accelerator_count": 8}
@@ -353,9 +351,7 @@ def entry_of(client, submission_id, **query):
     return next(entry for entry in entries if entry["submission_id"] == submission_id)
 
 
-def test_a_price_of_the_book_prices_what_was_sent_before_and_a_correction_corrects_it(
-    client, rented, add_price
-):
+def test_price_of_the_book_is_applied_and_corrected(client, rented, add_price):
     sent = rented()
     hours = sent["result"]["tta_seconds"] / 3600
     stated = entry_of(client, sent["id"])
@@ -463,9 +459,7 @@ def shown(client):
     return entry
 
 
-def test_a_published_replay_puts_its_mean_energy_and_itself_on_the_board(
-    replay, client, olivia, make_report
-):
+def test_mean_energy_of_a_replay_is_on_the_board(replay, client, olivia, make_report):
     assert shown(client)["verification_id"] == replay.verification_id
     report = make_report(replay.seeds())
     more = 60.0 * (len(report.runs) - 1)

@@ -47,9 +47,7 @@ def test_submission_takes_few_statements(digits_submission, submit, database):
     assert len(sent) <= 30
 
 
-def test_curves_are_read_once_for_any_number_of_targets(
-    digits_submission, submit, client, database
-):
+def test_curves_are_read_once(digits_submission, submit, client, database):
     assert submit(digits_submission).status_code == 201
     client.get(f"{BOARD}?target=90")
     with statements_of(database) as sent:
@@ -61,9 +59,7 @@ def test_curves_are_read_once_for_any_number_of_targets(
     assert (first["total"], second["total"]) == (1, 2)
 
 
-def test_a_read_after_a_write_costs_the_same_on_a_small_board_and_on_a_large_one(
-    digits_submission, submit, client, database, count_rows
-):
+def test_size_of_a_board_costs_nothing(digits_submission, submit, client, database, count_rows):
     sent = submit(digits_submission).json()["id"]
     costs = {}
     for number in (300, 900):
@@ -190,9 +186,7 @@ def test_reading_a_submission_leaves_none_of_its_verifications_behind(verified, 
     assert left[Attempt] + left[Submission] < READS
 
 
-def test_a_page_has_the_latest_verdicts_and_the_published_one_and_names_the_others(
-    verified, client, database
-):
+def test_page_has_the_latest_and_the_published_verdict(verified, client, database):
     submission_id, ids = verified
     client.get("/api/v1/benchmarks/digits/records")  # Derived from head-to-heads, once a version.
     with statements_of(database) as sent:

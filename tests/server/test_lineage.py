@@ -66,9 +66,7 @@ def test_a_difference_of_sources_that_are_not_published_is_its_submitters(entrie
 
 
 @pytest.mark.parametrize("handed_in", [False, True])
-def test_a_parent_that_is_not_there_or_another_s_unpublished_one_is_refused(
-    entries, alice, bob, handed_in
-):
+def test_missing_or_unpublished_parent_is_refused(entries, alice, bob, handed_in):
     if handed_in:
         assert entries.hand_in(alice).status_code == 201
 
@@ -108,9 +106,7 @@ def test_the_slowest_difference_keeps_nobody_waiting():
     assert time.process_time() - began < 6  # 1 s; it grows with the third power of the lines.
 
 
-def test_the_ideas_of_a_board_say_the_seconds_that_each_gained_and_how_they_are_known(
-    entries, alice, bob, client
-):
+def test_lineage_says_the_seconds_that_each_gained(entries, alice, bob, client):
     address = "/benchmarks/digits/ideas"
     assert "Start a lineage" in client.get(address).text
     parent = entries.hand_in(alice).json()["id"]

@@ -82,9 +82,7 @@ def test_a_search_finds_names_of_every_kind_or_the_nearest(three, client):
         assert [client.get(address).status_code for address in named] == [200]
 
 
-def test_marked_rows_lead_to_a_preview_and_to_a_head_to_head_without_a_typed_id(
-    three, client, olivia
-):
+def test_marked_rows_lead_to_a_preview_and_a_head_to_head(three, client, olivia):
     sign_in(client, olivia)
     page = client.get("/console/submissions?submitter=alice").text
     assert re.findall(r'name="ids" value="(\w+)"', page) == three[1::-1]

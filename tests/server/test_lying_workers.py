@@ -138,9 +138,7 @@ def meanwhile(monkeypatch):
     return happens
 
 
-def test_a_report_is_judged_by_all_that_was_posted_before_it_is_stored(
-    replay, make_report, meanwhile
-):
+def test_report_is_judged_by_all_that_was_posted(replay, make_report, meanwhile):
     grant, report = replay.claim().json(), make_report(replay.seeds())
     stream_report(replay.database, grant["attempt_id"], report)
     _, last = streamed(report)[-1]

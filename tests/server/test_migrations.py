@@ -20,9 +20,7 @@ from tests.support.admin import run_admin, run_finishline
 from tests.support.both_databases import wait_until_blocked
 
 
-def test_migrating_twice_changes_nothing_and_a_server_wants_its_own_schema(
-    empty_database, tmp_path
-):
+def test_server_wants_a_schema_and_migrating_twice_is_once(empty_database, tmp_path):
     url = empty_database.url.render_as_string(hide_password=False)
     settings = Settings(database_url=url, artifacts_dir=tmp_path / "artifacts")
     told = r"(\(empty\)|no file of the database).*server\.admin migrate"
