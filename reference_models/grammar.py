@@ -103,7 +103,9 @@ def train_on(
     step = 0
     for epoch in range(1, config.epochs + 1):
         for _ in range(config.steps_per_epoch):
-            windows = world.shard(draw_windows(train_text, config.batch_size, draw))
+            last = len(train_text) - CONTEXT_BYTES
+            starts = torch.randint(last, (config.batch_size,), generator=draw)
+            windows = world.shard(take_windows(train_text, starts.to(world.device)))
             rate = cosine_rate(
                 step,
                 steps,
@@ -224,12 +226,6 @@ def split(text: bytes) -> tuple[Tensor, Tensor]:
     tests = whole[begin:]
     starts = torch.arange(TEST_WINDOWS) * (len(tests) - CONTEXT_BYTES - 1) // (TEST_WINDOWS - 1)
     return whole[:begin], take_windows(tests, starts)
-
-
-def draw_windows(text: Tensor, count: int, draw: torch.Generator) -> Tensor:
-    """Draw windows (count, 65) that begin anywhere in a text."""
-    starts = torch.randint(len(text) - CONTEXT_BYTES, (count,), generator=draw)
-    return take_windows(text, starts.to(text.device))
 
 
 def take_windows(text: Tensor, starts: Tensor) -> Tensor:

@@ -132,27 +132,8 @@ def fetch(
         act = "check" if only_check else "fetch"
         return fetch_data(screen, act, benchmark, data, benchmarks_dir)
     with connect() as server:
-        _fetch_definition(server, screen, benchmark, benchmarks_dir, replace=replace)
-    return ExitCode.OK
-
-
-def _has_reference(name: str) -> bool:
-    try:
-        return find_benchmark(name, None)[1].replay is not None
-    except CliError:
-        return False
-
-
-def _fetch_definition(
-    server: ServerClient,
-    screen: Screen,
-    benchmark: str,
-    benchmarks_dir: Path | None,
-    *,
-    replace: bool,
-) -> None:
-    content, found = download_definition(server, benchmark)
-    files = download_files(server, found)
+        content, found = download_definition(server, benchmark)
+        files = download_files(server, found)
     folder = benchmarks_dir or FETCHED
     path = folder / f"{found.benchmark_id}.toml"
     for name, file in files.items():
@@ -170,6 +151,14 @@ def _fetch_definition(
     if f"reference/{MANIFEST}" in files:
         lines.append(f"Next: finishline init {found.benchmark_id}, and change the program.")
     screen.answer(document, lines)
+    return ExitCode.OK
+
+
+def _has_reference(name: str) -> bool:
+    try:
+        return find_benchmark(name, None)[1].replay is not None
+    except CliError:
+        return False
 
 
 def _write(path: Path, content: bytes, *, replace: bool) -> None:

@@ -17,7 +17,6 @@ from finishline.log.folder import next_log
 from finishline.rules.errors import RuleError
 from finishline.rules.logs.source import (
     Reading,
-    Source,
     convert_rows,
     read_csv,
     read_moment,
@@ -103,7 +102,12 @@ def convert(
     logs = []
     for number, run in enumerate(runs):
         of_run = replace(reading, seed=None if seed is None else seed + number)
-        logs.append(convert_rows(_read(run, format_), definition, of_run))
+        if format_ == "tfevents":
+            source = read_tfevents(run)
+        else:
+            read = read_csv if format_ == "csv" else read_trainer_state
+            source = read(run[0].read_bytes(), file=run[0].name)
+        logs.append(convert_rows(source, definition, of_run))
     for log in logs:
         with next_log(out) as file:
             file.write(log.text)
@@ -138,10 +142,3 @@ def _runs(paths: Sequence[Path], format_: Format) -> list[list[Path]]:
         files += found
     folders = dict.fromkeys(file.parent for file in files)
     return [[file for file in files if file.parent == folder] for folder in folders]
-
-
-def _read(run: Sequence[Path], format_: Format) -> Source:
-    if format_ == "tfevents":
-        return read_tfevents(run)
-    read = read_csv if format_ == "csv" else read_trainer_state
-    return read(run[0].read_bytes(), file=run[0].name)

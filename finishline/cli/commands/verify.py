@@ -94,7 +94,14 @@ def verify(
     if several:
         if watch or again or ablations or kind:
             raise UsageError("--watch, --kind, --again and --ablations are for one submission.")
-        return _verify_several(server, screen, named, benchmark, status, reason, dry_run=dry_run)
+        if bool(named) == (benchmark is not None):
+            raise UsageError("Pass submission ids, or --benchmark with an optional --status.")
+        if not reason:
+            raise UsageError("Verifying several submissions needs a --reason.")
+        wanted = {"submissions": named} if named else {"benchmark": benchmark, "status": status}
+        batch = server.post("/verifications/batch", wanted | {"reason": reason, "dry_run": dry_run})
+        screen.answer(batch, batch_lines(batch, server.url))
+        return ExitCode.REFUSED if named and not batch["replays"] else ExitCode.OK
     if len(named) != 1 + head_to_head or status is not None:
         raise UsageError(
             "Pass the id of a submission, two with --head-to-head. --status goes with --benchmark."
@@ -119,26 +126,6 @@ def verify(
     what = "Head-to-head" if head_to_head else "Verification"
     view = _follow(server, view, screen, watch=watch, what=what)
     return verdict_code(view) if watch else ExitCode.OK
-
-
-def _verify_several(
-    server: ServerClient,
-    screen: Screen,
-    named: list[str],
-    benchmark: str | None,
-    status: str | None,
-    reason: str | None,
-    *,
-    dry_run: bool,
-) -> ExitCode:
-    if bool(named) == (benchmark is not None):
-        raise UsageError("Pass submission ids, or --benchmark with an optional --status.")
-    if not reason:
-        raise UsageError("Verifying several submissions needs a --reason.")
-    wanted = {"submissions": named} if named else {"benchmark": benchmark, "status": status}
-    batch = server.post("/verifications/batch", wanted | {"reason": reason, "dry_run": dry_run})
-    screen.answer(batch, batch_lines(batch, server.url))
-    return ExitCode.REFUSED if named and not batch["replays"] else ExitCode.OK
 
 
 def _follow(server: ServerClient, view: View, screen: Screen, *, watch: bool, what: str) -> View:

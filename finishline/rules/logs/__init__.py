@@ -27,21 +27,18 @@ def parse_run_log(content: bytes, *, name: str, benchmark: Benchmark, archive: b
     """
     check_file_name(name)
     refuse_other_content(content, name=name)
-    run = _parse(content, name, benchmark, archive=archive)
+    target = benchmark.target
+    if name.lower().endswith(".tsv"):
+        run = parse_curve(content, name=name, metric=target.metric, unit=target.unit)
+    elif benchmark.clock.name == "speedrun" and format_of(content) is None:
+        run = parse_steps(content, name=name)
+    elif archive and is_placeholder(content):
+        run = Run(name, clock="mlperf", evaluations=())
+    else:
+        run = parse_mllog(content, name=name, benchmark=benchmark, archive=archive)
     if clock_of_log(name, benchmark) == "speedrun" and not any(e.ledger for e in run.evaluations):
         return replace(run, clock="speedrun", stop_seconds=None)
     return run
-
-
-def _parse(content: bytes, name: str, benchmark: Benchmark, *, archive: bool) -> Run:
-    target = benchmark.target
-    if name.lower().endswith(".tsv"):
-        return parse_curve(content, name=name, metric=target.metric, unit=target.unit)
-    if benchmark.clock.name == "speedrun" and format_of(content) is None:
-        return parse_steps(content, name=name)
-    if archive and is_placeholder(content):
-        return Run(name, clock="mlperf", evaluations=())
-    return parse_mllog(content, name=name, benchmark=benchmark, archive=archive)
 
 
 def clock_of_log(name: str, benchmark: Benchmark) -> ClockName:
