@@ -61,7 +61,7 @@ def serve(*, pull: bool, limits: Limits, meeting: Meeting | None) -> int:
         if isinstance(met, Failure):
             sys.exit(f"{met.message}; start the others with --join")
         system = system_over(system, met.nodes, hardware_class=settings.hardware_class)
-    state = WorkerState(limits=limits)
+    state = WorkerState(limits=limits, grace_seconds=settings.stop_grace_seconds)
     return work(settings, token=token, broker=broker, system=system, host=host, state=state)
 
 
@@ -108,17 +108,10 @@ def work(
             return made
 
         state.idle_since = time.monotonic()
-        name, grace = system.worker, settings.stop_grace_seconds
         if broker is None:
-            return poll(
-                server,
-                name=name,
-                make_attempt=make_attempt,
-                state=state,
-                stop_grace_seconds=grace,
-            )
-        app = make_app(broker, name=name, make_attempt=make_attempt)
-        return run_celery(app, name=name, state=state, stop_grace_seconds=grace)
+            return poll(server, name=system.worker, make_attempt=make_attempt, state=state)
+        app = make_app(broker, name=system.worker, make_attempt=make_attempt)
+        return run_celery(app, name=system.worker, state=state)
 
 
 def _why_no_packages(settings: Settings, host: Host) -> str | None:

@@ -62,17 +62,15 @@ def make_app(broker_url: str, *, name: str, make_attempt: MakeAttempt) -> Celery
     return app
 
 
-def run_celery(
-    app: Celery, *, name: str, state: WorkerState, stop_grace_seconds: float = 0.0
-) -> int:
+def run_celery(app: Celery, *, name: str, state: WorkerState) -> int:
     """Make the attempts that Celery's tasks name, until a signal. Returns the exit code.
 
-    SIGTERM and Ctrl-C let the present attempt go on for the grace. A second signal or the end of
-    the grace ends its training at once and reports it as stopped.
+    SIGTERM and Ctrl-C let the present attempt go on for the state's grace. A second signal or the
+    end of the grace ends its training at once and reports it as stopped.
     """
 
     def note_shutdown(**_: Any) -> None:
-        state.leave(stop_grace_seconds)
+        state.leave()
 
     def end_at_limit() -> None:
         if state.is_done and not state.busy:
@@ -105,19 +103,12 @@ class _StoppedError(BaseException):
     """Ends a wait for work: a signal came."""
 
 
-def poll(
-    server: WorkerLink,
-    *,
-    name: str,
-    make_attempt: MakeAttempt,
-    state: WorkerState,
-    stop_grace_seconds: float = 0.0,
-) -> int:
+def poll(server: WorkerLink, *, name: str, make_attempt: MakeAttempt, state: WorkerState) -> int:
     """Make the attempts that the server's answers name, until a signal as in `run_celery`."""
     waits = heard = True
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        state.leave(stop_grace_seconds)
+        state.leave()
         if waits:
             raise _StoppedError
 

@@ -43,6 +43,7 @@ class WorkerState:
     refused: str | None = None
     roof_wanted: bool = False
     limits: Limits = Limits()
+    grace_seconds: float = 0.0
     made: int = 0
     idle_since: float = field(default_factory=time.monotonic)
 
@@ -74,12 +75,12 @@ class WorkerState:
             self.idle_since = time.monotonic()
             self.busy = False
 
-    def leave(self, grace_seconds: float) -> None:
+    def leave(self) -> None:
         """Follow a request to stop: at once, or after the grace if an attempt is under way."""
-        if not self.busy or not grace_seconds or self.leave_by is not None:
+        if not self.busy or not self.grace_seconds or self.leave_by is not None:
             self.stopping = True
         else:  # The stop guard looks at the time: a signal may come while a lock is held.
-            self.leave_by = time.monotonic() + grace_seconds
+            self.leave_by = time.monotonic() + self.grace_seconds
 
     def word(self) -> WorkerWord:
         """Return the state as a hello tells it."""
