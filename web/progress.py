@@ -139,10 +139,13 @@ def standing_words(submission: View) -> str:
 def short_reason(line: View, holder: str = "first place") -> str:
     """The reason of a verdict in one sentence. Of a head-to-head without its statistics."""
     reason = line["reason"]
-    ratio = reason["numbers"].get("ratio")
-    if line["kind"] != "head_to_head" or not ratio:
-        return str(reason["message"][:1].upper() + reason["message"][1:])
+    ratio, message = reason["numbers"].get("ratio"), str(reason["message"])
+    if line["kind"] != "head_to_head" or not reason["numbers"].get("pairs"):
+        return message[:1].upper() + message[1:]
     won, pairs = (int(reason["numbers"][name]) for name in ("challenger_won", "pairs"))
+    if not ratio:  # Of qualities: "the challenger is better: the challenger reached 1 more than".
+        reached = message.partition(": the challenger ")[2].partition(" the holder ")[0]
+        return f"It {reached} {holder} over {count_text(pairs, 'pair')}."
     if line["outcome"] == "not_proven":
         took = f"it took {significant(ratio, 3)} times as long as {holder}"
         return f"Over {count_text(pairs, 'pair')} {took}, which stays."
