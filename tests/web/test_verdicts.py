@@ -34,7 +34,7 @@ def test_head_to_head_has_a_short_sentence():
     stays = "Over 10 pairs it took 1.02 times as long as first place, which stays."
     assert short_reason(line(1.0228, outcome="not_proven")) == stays
     assert short_reason(line(0.02, "replay")) == "All well"
-    told = "not proven, it may be chance: the challenger reached 1.08 points more than the holder (95"
+    told = "not proven, chance: the challenger reached 1.08 points more than the holder (95"
     numbers = {"pairs": 30, "challenger_won": 20}
     budget = line(1) | {"reason": {"message": told, "numbers": numbers}}
     assert short_reason(budget, "Ann") == "It reached 1.08 points more than Ann over 30 pairs."
