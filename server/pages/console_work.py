@@ -79,11 +79,12 @@ def overview(session: Session, services: Services, caller: Caller) -> Context | 
     """Show open tasks of organisers. Other users are redirected to their account."""
     if caller.role not in ORGANISERS:
         return RedirectResponse("/account", status_code=303)
+    has_failed = (Verification.state == "failed") & (Verification.ended_at >= utc_now() - LATELY)
     return {
         "pending": pending_verdicts(session),
         "under_way": under_way(session),
         **seen_workers(session),
-        "failed": failed_verifications(session),
+        "failed": _lines(session, has_failed, Verification.ended_at),
         "failed_attempts": count_failed_attempts(session),
         "calibrations": open_calibrations(session, services.benchmarks),
     }
@@ -118,12 +119,6 @@ def pending_verdicts(session: Session) -> list[Context]:
 def under_way(session: Session) -> list[Context]:
     """List queued and running verifications, the latest first, with the models of their sides."""
     return _lines(session, Verification.state.in_(OPEN), Verification.created_at)
-
-
-def failed_verifications(session: Session) -> list[Context]:
-    """List failed verifications of the last days, the latest first."""
-    lately = Verification.ended_at >= utc_now() - LATELY
-    return _lines(session, (Verification.state == "failed") & lately, Verification.ended_at)
 
 
 def _lines(

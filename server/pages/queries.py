@@ -143,18 +143,14 @@ def submission_page_context(
     """Build the context of a submission's page."""
     published = published_verification(submission)
     benchmark = services.benchmarks.get(submission.benchmark_id)
-    return submission_with_checks(session, services, submission) | {
+    latest = latest_of(session, submission, most=MOST_CHECKS)
+    return submission_context(session, services, submission) | {
+        # The latest verifications, always with the published one.
+        "checks": [line(session, each).model_dump(mode="json") for each in latest],
         "measured": measured_beside(published.report) if published is not None else None,
         # None also if the benchmark was removed.
         "place": None if benchmark is None else place_of(session, benchmark, submission),
     }
-
-
-def submission_with_checks(session: Session, services: Services, submission: Submission) -> Context:
-    """Describe a submission and its latest verifications, always with the published one."""
-    latest = latest_of(session, submission, most=MOST_CHECKS)
-    checks = [line(session, each).model_dump(mode="json") for each in latest]
-    return submission_context(session, services, submission) | {"checks": checks}
 
 
 def ranking_curves(session: Session, submission: Submission) -> list[Context]:
