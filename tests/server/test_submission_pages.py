@@ -1,11 +1,13 @@
-"""The page of a submission, its badge, and the page that holds submissions side by side."""
+"""The pages of a submission, of its runs and of several side by side, and its badge."""
 
+import io
 import re
 from dataclasses import replace
 
 import pytest
 
 from server.base.models import Submission
+from server.pages.runs import read_lines
 from tests.support.pages import BROWSER, HOSTILE, words_of
 
 
@@ -100,3 +102,28 @@ def test_a_failed_comparison_says_why(two, digits_submission, submit, client, da
         session.get_one(Submission, more[0]).benchmark_id = "cifar10"
     status, words, _ = page(two[1], more[0])
     assert (status, "submissions of cifar10 and digits" in words) == (422, True)
+
+
+def test_lines_of_a_log_are_read_in_pages_and_long_ones_cut():
+    log = b"one\ntwo\r\n" + b"x" * 5_000 + b"\n\x1b[31mfour\nfive"
+    pages = [read_lines(io.BytesIO(log), first=first, count=2) for first in (1, 3, 5, 7)]
+
+    second = (["x" * 1_000, r"\x1b[31mfour"], True)
+    assert pages == [(["one", "two"], True), second, (["five"], False), ([], False)]
+
+
+def test_a_run_has_a_page_with_its_log(digits_submission, submit, client, monkeypatch):
+    address = f"/submissions/{submit(digits_submission).json()['id']}"
+    page = client.get(f"{address}/runs/0", headers=BROWSER)
+
+    assert page.status_code == 200
+    assert '<a id="L1" href="#L1">1</a>' in page.text
+    assert 'data-label="Quality of the run, with the target"' in page.text
+    assert "Seconds by phase" in words_of(page.text)
+    assert f'href="{address}/runs/0"' in client.get(f"{address}?tab=runs").text
+
+    monkeypatch.setattr("server.pages.runs.LINES", 5)
+    second = client.get(f"{address}/runs/0?page=2").text
+    assert re.findall(r'<a id="L(\d+)"', second) == ["6", "7", "8", "9", "10"]
+    assert f'href="{address}/runs/0?page=3#log"' in second
+    assert client.get(f"{address}/runs/9").status_code == 404

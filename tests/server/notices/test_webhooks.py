@@ -1,13 +1,17 @@
-"""Webhooks over the API: each person's own, and what is refused."""
+"""Webhooks over the API and in the console: each person's own, and what is refused."""
+
+import re
 
 import pytest
 from sqlalchemy import func, select
 
 from server.base.models import AuditRecord, Receiver
 from server.notices.subscriptions import MOST_WEBHOOKS
+from tests.server.test_console import Console
 
-WEBHOOKS = "/api/v1/webhooks"
+WEBHOOKS, NOTICES = "/api/v1/webhooks", "/console/notices"
 BODY = {"url": "https://hooks.example/a", "kinds": ["submission.verified"]}
+FORM = {"url": "https://hooks.example/<b>", "submission.verified": "on", "scope": "own"}
 
 
 @pytest.fixture
@@ -95,3 +99,38 @@ def test_nobody_has_more_than_so_many(client, alice, database):
     assert refused.status_code == 409
     with database.read() as session:
         assert session.scalar(select(func.count()).select_from(Receiver)) == MOST_WEBHOOKS
+
+
+def test_a_webhook_is_made_tested_replaced_and_deleted(client, alice):
+    console = Console(client, alice)
+    made = console.post(f"{NOTICES}/webhooks", **FORM)
+    assert made.status_code == 200
+    (secret,) = re.findall(r"whsec_[A-Za-z0-9+/]+=*", made.text)
+    (own,) = set(re.findall(rf'href="({NOTICES}/[^"]+)"', made.text))
+    page = console.get(own).text
+    assert secret not in page + console.get(NOTICES).text + str(made.headers)
+    assert "https://hooks.example/&lt;b&gt;" in page
+    assert "Deliveries appear here" in page
+    assert "A test is queued" in console.done(f"{own}/test")
+    refused = console.post(f"{own}/test")
+    assert refused.status_code == 409
+    assert "wait for it" in refused.text
+    (delivery,) = re.findall(r'class="r num">(\d+)<', refused.text)
+    assert console.post(f"{own}/deliveries/{delivery}/resend").status_code == 409
+    assert "whsec_" in console.done(f"{own}/secret")
+    assert "is deleted" in console.done(f"{own}/delete")
+    assert console.get(own).status_code == 404
+
+
+def test_what_is_wrong_is_said_beside_the_fields(client, alice):
+    console = Console(client, alice)
+    none = console.post(f"{NOTICES}/webhooks", url="https://a.example", scope="own")
+    assert none.status_code == 422
+    assert "Choose at least one." in none.text
+    everything = console.post(f"{NOTICES}/webhooks", **FORM | {"scope": "all"})
+    assert everything.status_code == 403
+    ftp = console.post(f"{NOTICES}/webhooks", **FORM | {"url": "ftp://a.example"})
+    assert ftp.status_code == 422
+    assert "expected https" in ftp.text
+    assert 'value="ftp://a.example"' in ftp.text
+    assert "Make a webhook here" in console.get(NOTICES).text
