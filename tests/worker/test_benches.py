@@ -273,6 +273,10 @@ def test_a_model_is_measured_as_one_document(models, tmp_path, capfd):
         (["FILE:encoder", "--device", "cuda:77"], "cuda:77"),
         (["FILE:encoder", "--set", "lr=1"], "--set does not go with a model"),
         (["digits", "--precision", "bf16"], "--precision does not go with a benchmark"),
+        (["digits", "--set", "momentun=1"], "hyperparameters.momentun"),
+        (["digits", "--set", "batch_size=7"], "a whole number from 16 to 256"),
+        (["digits", "--set", "batch_size"], "expected a name and a number"),
+        (["teacher"], "has no reference training"),
     ],
 )
 def test_bad_input_is_one_sentence(models, arguments, said, capfd):

@@ -51,18 +51,20 @@ def test_the_class_of_several_hosts_names_the_allocation(system):
     assert (over.hardware_class, over.accelerator_count) == ("2x8-nvidia-h100-80gb-hbm3", 16)
 
 
-@pytest.mark.parametrize("text", ["node-1", "node-1:", ":29400", "node-1:70000", "node-1:x"])
-def test_an_endpoint_without_host_or_port_is_refused(text, capsys):
-    assert main(["--nnodes", "2", "--rdzv-endpoint", text]) == 2
-    assert "expected HOST:PORT" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
-    "words", ["--nnodes 2", "--join 1", "--nnodes 2 --rdzv-endpoint a:1 --join 2"]
-)
-def test_several_hosts_need_their_number_and_their_place(words, capsys):
+    ("words", "said"),
+    [
+        *((f"--nnodes 2 --rdzv-endpoint {text}", "expected HOST:PORT")
+          for text in ("node-1", "node-1:", ":29400", "node-1:70000", "node-1:x")),
+        *((words, "several hosts: expected --nnodes N")
+          for words in ("--nnodes 2", "--join 1", "--nnodes 2 --rdzv-endpoint a:1 --join 2")),
+        ("--max-attempts 0", "--max-attempts"),
+        ("--exit-when-idle soon", "--exit-when-idle"),
+    ],
+)  # fmt: skip
+def test_wrong_options_stop_the_start(words, said, capsys):
     assert main(words.split()) == 2
-    assert "several hosts: expected --nnodes N" in capsys.readouterr().err
+    assert said in capsys.readouterr().err
 
 
 def test_an_address_of_ipv6_has_brackets(monkeypatch):

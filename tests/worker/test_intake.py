@@ -12,7 +12,6 @@ import redis
 from finishline.rules.verification.messages import queue_of
 from server.base.broker import Broker, acl_rules, broker_url_of
 from tests.support.processes import running_broker
-from worker.__main__ import main
 from worker.intake import make_app
 
 WORKER_WITH_FAKES = Path(__file__).with_name("worker_with_fakes.py")
@@ -206,12 +205,6 @@ def test_sigterm_ends_a_worker_that_pulls_as_any_other(start_worker, offer, fake
     fake_server.wait_for(lambda: len(fake_server.bodies("next")) > asked, seconds=60)
     idle.send_signal(signal.SIGTERM)
     assert idle.wait(timeout=60) == 0
-
-
-@pytest.mark.parametrize("options", [["--max-attempts", "0"], ["--exit-when-idle", "soon"]])
-def test_a_limit_that_is_none_stops_the_start(options, capsys):
-    assert main(options) == 2
-    assert options[0] in capsys.readouterr().err
 
 
 @pytest.mark.nightly

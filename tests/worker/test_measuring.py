@@ -183,20 +183,6 @@ def test_without_a_throughput_there_is_no_result(benched, answer, said):
     assert said in f"{json.loads(error)['error']['message']}\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["digits", "--set", "momentun=1"], "hyperparameters.momentun"),
-        (["digits", "--set", "batch_size=7"], "a whole number from 16 to 256"),
-        (["digits", "--set", "batch_size"], "expected a name and a number"),
-        (["teacher"], "has no reference training"),
-    ],
-)
-def test_what_cannot_be_measured_is_refused_by_name(arguments, said, capsys):
-    assert main(["bench", "train", *arguments]) in (1, 2)
-    assert said in capsys.readouterr().err
-
-
 class Host:
     """A clock that goes on by `seconds` with each call; some rounds are disturbed."""
 
