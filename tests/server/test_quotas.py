@@ -283,15 +283,13 @@ def test_full_quota_says_when_there_is_room(
     assert submit(digits_submission).status_code == 429
 
 
-def test_archives_count_for_nobody(digits_submission, submit, database, client, alice):
+def test_archives_count_for_nobody(digits_submission, submit, database, client, alice, olivia):
     assert submit(digits_submission).status_code == 201
     with database.write() as session:
         for row in session.scalars(select(Submission)):
             row.evidence = "published"
-    assert client.get("/api/v1/me/quota", headers=alice.headers).json()["quotas"][0]["used"] == 0
-
-
-def test_quota_of_nothing_is_refused(digits_submission, submit, client, olivia):
+    assert client.get(MINE, headers=alice.headers).json()["quotas"][0]["used"] == 0
+    # A quota of nothing takes nothing.
     assert put(client, ALICE, olivia, submissions_per_day=0).is_success
     assert submit(digits_submission).status_code == 403
 

@@ -193,6 +193,8 @@ def test_a_session_ends_with_its_time_and_with_its_token(client, olivia, change,
 
 
 def test_a_sign_in_leads_to_a_page_of_ours_and_nowhere_else(client, olivia):
+    page = client.get("/console/audit?actor=olivia&before=7")  # Without a session.
+    assert 'name="next" value="/console/audit?actor=olivia&amp;before=7"' in page.text
     for own in (
         "/console/audit?actor=olivia&before=7", "/console/decide/0a1b2c3d4e5f607", "/submissions",
         "/submissions/0a1b2c/verify?kind=replay", "/submitters/clint@example",
@@ -207,12 +209,6 @@ def test_a_sign_in_leads_to_a_page_of_ours_and_nowhere_else(client, olivia):
     ):  # fmt: skip
         found = sign_in(client, olivia.secret, next=other).headers["location"]
         assert found == "/console", other
-
-
-def test_a_page_asked_for_without_a_session_leads_to_the_sign_in_with_its_query(client):
-    answer = client.get("/console/audit?actor=olivia&before=7", follow_redirects=False)
-    page = client.get(answer.headers["location"])
-    assert 'name="next" value="/console/audit?actor=olivia&amp;before=7"' in page.text
 
 
 def test_the_cookie_opens_no_endpoint_of_the_api(client, olivia):

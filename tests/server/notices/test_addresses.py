@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from server.base.errors import ContentError
 from server.base.settings import parse_smtp_url
 from server.notices import messages as addresses
-from server.notices.events import KINDS
+from server.notices.events import ABOUT, KINDS
 from server.notices.messages import (
     NoAllowedAddressError,
     check_url,
@@ -355,7 +355,7 @@ def test_the_function_of_the_page_tells_our_posts_from_others(is_ours):
 def test_the_page_lists_every_event_and_no_other():
     events = PAGE.partition("## Events\n")[2].partition("\n## ")[0]
 
-    assert re.findall(r"`([a-z]+\.[a-z]+)`", events) == list(KINDS)
+    assert re.findall(r"`([a-z]+\.[a-z]+)`", events) == list(KINDS) == list(ABOUT)
 
 
 def test_a_secret_has_as_many_random_bytes_as_the_specification_asks_for():

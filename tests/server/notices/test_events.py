@@ -12,7 +12,6 @@ from finishline.rules.measurements import Canary, WorkerProbe
 from server.base.database import utc_now
 from server.base.events import StatusChanged, SubmissionWithdrawn, emit
 from server.base.models import Calibration, Message, Receiver, Submission, Token
-from server.notices.events import ABOUT, KINDS
 from server.notices.messages import post_body
 from server.people import audit
 from server.verifications import calibrations
@@ -236,10 +235,6 @@ def test_head_of_the_audit_log_is_told_daily(hooks, receiver, alice, olivia, cli
     told = post.event["data"]["head"]
     assert post.event["type"] == "audit.head"
     assert (told["id"], told["sha256"]) == (head["id"], head["sha256"])
-
-
-def test_every_kind_says_what_it_means():
-    assert list(ABOUT) == list(KINDS)
 
 
 CONTENT = {

@@ -178,7 +178,7 @@ def test_a_bucket_that_refuses_and_a_disk_with_little_room_are_told(settings, mo
     assert told.value.is_minor
 
 
-def test_without_a_broker_or_a_loop_submissions_are_taken_all_the_same(look, monkeypatch):
+def test_no_broker_degrades_and_draining_is_503(look, client, monkeypatch):
     def refuse(_):
         raise ConnectionError("refused")
 
@@ -189,6 +189,9 @@ def test_without_a_broker_or_a_loop_submissions_are_taken_all_the_same(look, mon
     assert (answer.status_code, answer.json()["status"]) == (200, "degraded")
     assert found(answer, "broker")["state"] == "degraded"
     assert found(answer, "dispatch")["state"] == "degraded"
+    services_of(client).of(Readiness).is_draining = True
+    answer = look()
+    assert (answer.status_code, answer.json()["status"]) == (503, "draining")
 
 
 def test_a_loop_whose_last_round_is_long_ago_is_told(database, settings):
@@ -277,13 +280,6 @@ def test_a_process_told_to_stop_says_so_before_it_does():
         assert signal.getsignal(signal.SIGTERM) is stop
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def test_a_draining_process_is_503(look, client):
-    services_of(client).of(Readiness).is_draining = True
-    answer = look()
-
-    assert (answer.status_code, answer.json()["status"]) == (503, "draining")
 
 
 @pytest.fixture
