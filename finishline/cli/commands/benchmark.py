@@ -1,6 +1,7 @@
 """`finishline benchmark`: phases, definitions and files, and benchmarks of your own."""
 
 import re
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from shlex import quote
@@ -13,7 +14,6 @@ from typer import Argument, Option
 from finishline.cli.client import ServerClient, View, connect, segment
 from finishline.cli.commands.calibration import BENCHMARK
 from finishline.cli.commands.code import train_in_box
-from finishline.cli.data_sets import fetch_data
 from finishline.cli.definitions import download_definition, download_files, find_benchmark
 from finishline.cli.errors import CliError, ExitCode, UsageError, require_server
 from finishline.cli.listings import table_of
@@ -26,12 +26,19 @@ from finishline.cli.own_benchmarks import (
     read_own_folder,
     write_template,
 )
-from finishline.cli.processes import TRY_TASK, box_events
+from finishline.cli.processes import (
+    TRY_TASK,
+    box_events,
+    child_events,
+    python_module,
+    require_training_packages,
+)
 from finishline.cli.rows import asks_server
 from finishline.cli.screen import Screen, as_it_is
 from finishline.cli.tables import seconds_text
 from finishline.definitions import FETCHED
 from finishline.rules.errors import BenchmarkError
+from finishline.rules.submissions.claim import reference_of
 from finishline.rules.text import count_text, line_of
 from finishline.rules.trainings.manifest import FILE as MANIFEST
 from finishline.rules.trainings.own_benchmark import (
@@ -46,6 +53,7 @@ from finishline.rules.verification.judge_convergence import goal_words
 app = BENCHMARK
 NAMES = ("opens_at", "freezes_at", "closes_at", "embargo_until")
 NO_DATE = "none"
+SECONDS_BETWEEN_LINES = 2.0  # Of a download.
 Moment = str | None
 Id = Annotated[str, Argument(help="Id of a benchmark.")]
 TEMPLATE = "finishline.rules.trainings.benchmark_template"
@@ -130,7 +138,7 @@ def fetch(
     wants_definition = replace or ROOT.url is not None or benchmarks_dir is not None
     if only_check or (not wants_definition and _has_reference(benchmark)):
         act = "check" if only_check else "fetch"
-        return fetch_data(screen, act, benchmark, data, benchmarks_dir)
+        return _fetch_data(screen, act, benchmark, data, benchmarks_dir)
     with connect() as server:
         content, found = download_definition(server, benchmark)
         files = download_files(server, found)
@@ -152,6 +160,50 @@ def fetch(
         lines.append(f"Next: finishline init {found.benchmark_id}, and change the program.")
     screen.answer(document, lines)
     return ExitCode.OK
+
+
+def _fetch_data(screen: Screen, act: str, named: str, data: Path, folder: Path | None) -> ExitCode:
+    """Fetch files where their licence allows it, or `check` them, by their published hashes."""
+    require_training_packages("benchmark fetch")
+    _, benchmark = find_benchmark(named, folder)
+    arguments = [act, reference_of(benchmark).reference, "--data-dir", str(data.absolute())]
+    files, answer, said_at = [], {}, 0.0
+    for event in child_events(python_module("worker.data_sets", *arguments)):
+        kind = event.get("kind")
+        if kind == "file":
+            files.append(event)
+        elif kind == "answer":
+            answer = event
+        elif kind == "progress" and time.monotonic() > said_at:
+            said_at = time.monotonic() + SECONDS_BETWEEN_LINES
+            of = f" of {event['total'] / 1e6:,.0f}" if event["total"] else ""
+            screen.say(f"  {event['name']}: {event['have'] / 1e6:,.0f}{of} MB")
+        elif kind == "exit" and (event["code"] not in (0, 1) or not answer):
+            why = event["said"] or f"exit code {event['code']}"
+            raise CliError(why)
+    document = {"benchmark": benchmark.benchmark_id, "folder": str(data.absolute())} | {
+        "files": [{k: v for k, v in each.items() if k != "kind"} for each in files],
+        "whole": answer["whole"],
+        "how": answer["how"],
+    }
+    lines = [f"Data of {benchmark.benchmark_id} in {data.absolute()}:"]
+    lines += [line for each in files for line in _data_lines(each)]
+    screen.answer(document, [*lines, *([answer["how"]] if answer["how"] else [])])
+    return ExitCode.OK if answer["whole"] else ExitCode.REFUSED
+
+
+def _data_lines(found: dict[str, Any]) -> Iterator[str]:
+    usable = found["state"] in {"as published", "here"}
+    words = [
+        f"{found['path']}: {found['state']}",
+        f"{found['size_bytes']:,} bytes" if found["size_bytes"] else "",
+        f"{found['pictures']:,} pictures" if found["pictures"] is not None else "",
+        found["digest"] or "",
+        "" if usable or not found["expected"] else f"expected {found['expected']}",
+    ]
+    yield "  " + ", ".join(filter(None, words))
+    if not usable and found["command"]:
+        yield f"    {found['command']}"
 
 
 def _has_reference(name: str) -> bool:
