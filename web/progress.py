@@ -146,13 +146,13 @@ def short_reason(line: View, holder: str = "first place") -> str:
     if not ratio:  # Of qualities: "the challenger is better: the challenger reached 1 more than".
         reached = message.partition(": the challenger ")[2].partition(" the holder ")[0]
         return f"It {reached} {holder} over {count_text(pairs, 'pair')}."
+    over = f"Over {count_text(pairs, 'pair')} it"
+    pace = f"took {significant(ratio, 3)} times as long as {holder}"
     if line["outcome"] == "not_proven":
-        took = f"it took {significant(ratio, 3)} times as long as {holder}"
-        return f"Over {count_text(pairs, 'pair')} {took}, which stays."
-    pace = f"takes {significant(ratio, 3)} times the time of"
+        return f"{over} {pace}, which stays."
     if ratio < 0.5:
-        pace = f"is {number(1 / ratio, 2)} times as fast as"
-    return f"It {pace} {holder}: it won {won} of {count_text(pairs, 'pair')}."
+        pace = f"was {number(1 / ratio, 2)} times as fast as {holder}"
+    return f"{over} {pace}, and won {won} of them."
 
 
 def reads_between_evaluations(check: View, submission: View) -> bool:

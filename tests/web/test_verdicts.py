@@ -28,8 +28,9 @@ def test_head_to_head_has_a_short_sentence():
         reason = {"message": "all well", "numbers": numbers}
         return {"kind": kind, "outcome": outcome, "reason": reason}
 
-    assert short_reason(line(0.02), "Ann") == "It is 50 times as fast as Ann: it won 9 of 10 pairs."
-    faster = "It takes 0.900 times the time of first place: it won 9 of 10 pairs."
+    quick = "Over 10 pairs it was 50 times as fast as Ann, and won 9 of them."
+    assert short_reason(line(0.02), "Ann") == quick
+    faster = "Over 10 pairs it took 0.900 times as long as first place, and won 9 of them."
     assert short_reason(line(0.9)) == faster
     stays = "Over 10 pairs it took 1.02 times as long as first place, which stays."
     assert short_reason(line(1.0228, outcome="not_proven")) == stays
