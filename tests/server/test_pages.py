@@ -305,7 +305,7 @@ def test_what_has_started_goes_on_and_the_rest_is_cancelled(
         assert kept.after["cancelled"] == [head_to_head]
 
 
-def test_who_may_withdraw(submit, digits_submission, client, withdraw, bob, walter, olivia):
+def test_who_may_withdraw(submit, digits_submission, client, withdraw, bob, olivia):
     submission_id = submit(digits_submission).json()["id"]
     assert withdraw(submission_id, by=bob).status_code == 403
     for body in ({}, {"reason": ""}, {"reason": "  "}, {"reason": 7}, REASON | {"undo": True}):

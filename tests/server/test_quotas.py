@@ -55,7 +55,7 @@ def change(database, verification_id, whole, **attempt):
             setattr(row.attempts[-1], name, value)
 
 
-def test_the_estimate_is_reserved(own, client, alice, bob, olivia, walter, seconds):
+def test_the_estimate_is_reserved(own, client, alice, bob, olivia, seconds):
     assert ask(client, own, bob).status_code == 403
     assert ask(client, own, alice, kind="latency").status_code == 403
     asked = ask(client, own, alice, reason="for the board")

@@ -98,9 +98,7 @@ def test_the_seal_is_public_at_once_and_opened_at_the_end(replay, client, make_r
     assert len(set(after["seeds"])) == before["runs_planned"]
 
 
-def test_a_claim_of_half_the_epochs_is_rejected(
-    digits_submission, submit, client, olivia, make_log, request, make_report
-):
+def test_half_the_epochs_are_rejected(digits_submission, client, make_log, request, make_report):
     digits_submission.claim["trained_with"] = "own"
     for index, name in enumerate(list(digits_submission.logs)):
         digits_submission.logs[name] = make_log(

@@ -36,7 +36,7 @@ def test_a_worker_is_listed_as_its_last_hello_says(hello, client):
     assert (found["state"], found["hardware_class"]) == ("unconfirmed", "cpu-new")
 
 
-def test_a_worker_that_went_silent_or_is_stopping_is_not_alive(hello, client, walter, database):
+def test_a_worker_that_went_silent_or_is_stopping_is_not_alive(hello, client, database):
     hello("silent")
     hello("stopping", state="stopping")
     hello("well")
@@ -49,7 +49,7 @@ def test_a_worker_that_went_silent_or_is_stopping_is_not_alive(hello, client, wa
     assert workers[-1]["name"] == "silent"
 
 
-def test_no_worker_is_missing_or_repeated_on_pages(hello, client, walter, database):
+def test_no_worker_is_missing_or_repeated_on_pages(hello, client, database):
     for name in ("gone-1", "gone-2", "a", "b", "c.é", "d"):
         hello(name)
     with database.write() as session:
@@ -70,7 +70,7 @@ def test_no_worker_is_missing_or_repeated_on_pages(hello, client, walter, databa
             assert client.get(path, params={"cursor": wrong}).status_code == 422, wrong
 
 
-def test_the_page_of_workers_has_a_hundred_and_leads_to_the_rest(hello, client, walter, database):
+def test_the_page_of_workers_has_a_hundred_and_leads_to_the_rest(hello, client, database):
     hello("w000")
     with database.write() as session:
         first = session.get_one(WorkerRow, "w000")
@@ -87,7 +87,7 @@ def test_the_page_of_workers_has_a_hundred_and_leads_to_the_rest(hello, client, 
     assert re.findall(r'<a href="/workers/(w\d+)"', rest) == ["w100"]
 
 
-def test_a_user_brings_so_many_workers_and_no_more(hello, client, walter, database):
+def test_a_user_brings_so_many_workers_and_no_more(hello, client, database):
     assert {hello(f"w{number}").status_code for number in range(100)} == {200}
     refused = hello("w100")
 
@@ -159,7 +159,7 @@ def test_a_name_is_its_first_users(hello, client, database, make_person):
     ],
     ids=["case", "confusable", "space", "invisible", "slash"],
 )
-def test_a_name_that_looks_like_anothers_is_refused(name, status, told, hello, walter, make_person):
+def test_a_name_that_looks_like_anothers_is_refused(name, status, told, hello, make_person):
     assert hello().status_code == 200
     refused = hello(name, person=make_person("wilma", "worker"))
     assert (refused.status_code, told in refused.json()["detail"]) == (status, True)
@@ -326,9 +326,7 @@ def test_the_precision_that_a_replay_found_is_shown(replay, client, make_report)
     assert "bf16 is the narrowest type used" in page
 
 
-def test_a_claim_of_fp32_with_bf16_inside_is_rejected(
-    digits_submission, submit, client, database, olivia, replay, make_report
-):
+def test_fp32_with_bf16_inside_is_rejected(digits_submission, submit, olivia, replay, make_report):
     digits_submission.claim["precision"] = "fp32"
     replay.ask_again(olivia, submit(digits_submission, batch_size=32).json()["id"])
     grant = replay.claim().json()
