@@ -127,7 +127,8 @@ def pair_sentence(pair: View, comparison: View, names: Sequence[str] = LETTERS) 
         )
     took += f" (geometric means, 95\u00a0% interval {ratio_text(low)} to {ratio_text(high)})"
     pairs = len(comparison["pairs"])
-    p = _p(pair["p_adjusted"]) + (f", by Holm over {pairs} pairs" if pairs > 1 else "")
+    p = "p < 0.0001" if pair["p_adjusted"] < 0.0001 else f"p = {pair['p_adjusted']:.2g}"
+    p += f", by Holm over {pairs} pairs" if pairs > 1 else ""
     if pair["told_apart"]:
         return _told_apart(pair, one, other, f"({p}): {took}")
     needed = pair["runs_needed"]
@@ -161,10 +162,6 @@ def _told_apart(pair: View, one: str, other: str, how: str) -> str:
         f"{winner} is significantly faster than {loser} {how}. A run of {winner} beats a run of "
         f"{loser} in {percent(share * 100, 0)} of all pairs of runs."
     )
-
-
-def _p(value: float) -> str:
-    return "p < 0.0001" if value < 0.0001 else f"p = {value:.2g}"
 
 
 Property = tuple[str, str, Callable[[Any], str]]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from finishline.rules.ranking import POSSIBLE, evidence_words
 from web.charts import parts as draw
 from web.charts.parts import Chart, Table, Trace, View
-from web.formats import DASH, TimeFormat, milliseconds, money, number
+from web.formats import DASH, TimeFormat, energy, milliseconds, money, number
 from web.names import accelerator_of_system, hardware_words
 
 VENDORS = ("NVIDIA", "AMD", "Google", "Intel")
@@ -29,10 +29,6 @@ class Against:
     prefix: str = ""
 
 
-def _joules(joules: float | None) -> str:
-    return DASH if joules is None else f"{number(joules, 4)} J"
-
-
 AGAINST = {
     "cost": Against(
         "cost",
@@ -46,7 +42,7 @@ AGAINST = {
         "energy",
         "Energy to accuracy (joules)",
         "energy_joules",
-        _joules,
+        energy,
         "No energy is measured yet. A replay on a machine with an energy counter measures it.",
     ),
     "quality": Against(
