@@ -28,7 +28,7 @@ IMPOSSIBLE = {
 }
 NO_TIME = "did not reach the target"
 NO_QUALITY = "no evaluation within the budget"
-BREAKS_A_RULE = "breaks a rule of the benchmark"
+BREAKS_A_RULE = "breaks a rule"
 NOT_NUMBERED: dict[str | None, str] = {
     None: "not measured here",
     "none": "claimed: not measured here",
@@ -52,8 +52,8 @@ class Row:
     """The facts behind the place of a submission. Absent figures are None.
 
     `cost_usd` is the cost of a training, `cost_usd_per_10000` of 10,000 items of inference.
-    `held_back` explains a missing number, `price_unranked` an unranked price. `hardware_class` is
-    the class that measured it. `submitter` is a user's id, or an organisation's as a negative
+    `held_back` explains a missing number, `price_unranked` an unranked price, and `broken` is the
+    first broken rule. `hardware_class` is the class that measured it. `submitter` is a user's id, or an organisation's as a negative
     number.
     """
 
@@ -72,6 +72,7 @@ class Row:
     duplicate_of: str | None = None
     price_unranked: str | None = None
     division: str = ""
+    broken: str | None = None
     hardware_class: str | None = None
     submitter: int | None = None
     energy_joules: float | None = None
@@ -197,7 +198,7 @@ def why_unranked(row: Row, *, metric: Metric) -> str | None:
     inference = KIND_OF_METRIC[metric] == "inference"
     if not row.eligible:
         # An inference is eligible if its model meets the quality target.
-        return NO_TIME if inference else BREAKS_A_RULE
+        return NO_TIME if inference else f"{BREAKS_A_RULE}: {row.broken}"
     if metric_value(row, metric=metric) is not None:
         if metric == "cost" and row.price_unranked is not None:
             return row.price_unranked

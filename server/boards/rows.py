@@ -17,6 +17,7 @@ from finishline.rules.benchmarks.accelerators import Accelerator
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.benchmarks.prices import training_cost_usd
 from finishline.rules.scoring.tta import claimed_interval, display_seconds
+from finishline.rules.scoring.violations import WAIVABLE
 from finishline.rules.statistics.aggregate import (
     Spread,
     coefficient_of_variation_percent,
@@ -192,9 +193,18 @@ def _facts(row: Any, kind: Kind) -> dict[str, Any]:
         "withdrawn": row.withdrawn_at is not None,
         "check": row.check_word,
         "held_back": SOURCE_NOT_CHECKED if is_unchecked else None,
+        "broken": None if row.eligible else _first_broken(row),
         "hardware_class": row.hardware_class if is_measured else None,
         "submitter": row.whose if is_measured else None,
     }
+
+
+def _first_broken(row: Any) -> str | None:
+    waived = {each["rule"] for each in row.waivers or ()}
+    for each in row.result.get("violations") or ():
+        if each["code"] not in waived:
+            return WAIVABLE.get(each["code"]) or str(each["message"])
+    return None
 
 
 def measured_runs(session: Session, *which: ColumnElement[bool]) -> defaultdict[str, list[Any]]:

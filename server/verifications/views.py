@@ -229,6 +229,7 @@ class VerificationLine(BaseModel):
     kind: str
     benchmark: str
     submission_id: str | None
+    division: str | None
     model: str | None
     hardware: str | None
     submitter: str | None
@@ -277,6 +278,7 @@ def _lines() -> Select[Any]:
             Verification.kind,
             BenchmarkDefinition.benchmark_id.label("benchmark"),
             Verification.submission_id,
+            Submission.division,
             Submission.model,
             Submission.system,
             Submission.trained_with,

@@ -58,7 +58,7 @@ def test_order_of_ties_and_of_the_unranked(board, metric, places):
     [
         ({"status": "rejected"}, "tta", "contradicted by its verification"),
         ({"status": "rejected", "tta_seconds": None}, "tta", "contradicted by its verification"),
-        ({"eligible": False}, "tta", "breaks a rule of the benchmark"),
+        ({"eligible": False, "broken": "no seed"}, "tta", "breaks a rule: no seed"),
         ({"tta_seconds": None}, "tta", "did not reach the target"),
         ({"tta_seconds": None}, "cost", "did not reach the target"),
         ({}, "cost", "states no price"),

@@ -40,7 +40,8 @@ def test_archive_that_breaks_a_rule_is_stored_unranked(archived, submit, olivia,
     assert [v["code"] for v in view["result"]["violations"]] == ["same_seed"]
     assert view["result"]["tta_seconds"] is not None
     (entry,) = rows_of(client.get("/api/v1/leaderboards/digits").json())
-    assert (entry["rank"], entry["unranked_reason"]) == (None, "breaks a rule of the benchmark")
+    told = "breaks a rule: seed 100 is also the seed of run_0.log"
+    assert (entry["rank"], entry["unranked_reason"]) == (None, told)
     page = client.get(f"/submissions/{view['id']}").text
     assert "seed 100 is also the seed of run_0.log" in page
     # An organisation stands for the submitter, with its date.

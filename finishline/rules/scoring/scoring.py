@@ -339,7 +339,7 @@ def _run_formula(run: Run, benchmark: Benchmark, clock: Clock) -> str:
     if benchmark.reach.budget_seconds is not None:
         end = _budget_words(benchmark)
     elif run.stop_seconds is not None and run.clock == clock.name:
-        end = f"the run_stop of a run that reached {benchmark.target.in_words}"
+        end = f"the end (run_stop) of a run that reached {benchmark.target.in_words}"
     return f"Seconds on the {clock.name} clock to {end}"
 
 
