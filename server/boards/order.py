@@ -53,8 +53,8 @@ class Row:
 
     `cost_usd` is the cost of a training, `cost_usd_per_10000` of 10,000 items of inference.
     `held_back` explains a missing number, `price_unranked` an unranked price, and `broken` is the
-    first broken rule. `hardware_class` is the class that measured it. `submitter` is a user's id, or an organisation's as a negative
-    number.
+    first broken rule. `hardware_class` is the class that measured it. `submitter` is a user's id,
+    or an organisation's as a negative number.
     """
 
     submission_id: str

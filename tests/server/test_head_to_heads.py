@@ -14,6 +14,7 @@ from finishline.rules.verification.messages import Failure
 from server.base.models import BenchmarkDefinition, Pool, Submission, User, Verification, WorkerRow
 from server.verifications.queue import take_due
 from tests.support.build import build_report, seal_of, taken
+from tests.support.pages import words_of
 from tests.support.workers import say_hello
 
 AHEAD = (0.5, 0.51, 0.5, 0.51, 0.5)
@@ -194,8 +195,9 @@ def test_thirty_pairs_may_prove_nothing(head_to_head, train, client):
     assert [view["outcome"] for view in stages] == ["continues"] * 3 + ["not_proven"]
     assert [len(view["head_to_head"]["pairs"]) for view in stages] == [5, 10, 20, 30]
     assert "over 30 pairs, one-sided p = 0.0" in stages[-1]["reasons"][0]["message"]
-    page = client.get(f"/verifications/{head_to_head.verification_id}").text
-    assert "The difference may be chance: proof needs p &lt; 0.00083, so A keeps its place." in page
+    page = words_of(client.get(f"/verifications/{head_to_head.verification_id}").text)
+    assert "That is short of proof: it has p" in page
+    assert "&lt; 0.00083. A keeps its place." in page.replace("\u00a0", " ")
 
 
 def test_disturbed_pair_is_trained_again(head_to_head, train, database):
