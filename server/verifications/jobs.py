@@ -1,35 +1,10 @@
 """Jobs: plan and seal their trainings, queue their attempts, and move them from state to state.
 
-Only `move` writes the state of a verification or of an attempt. A verification:
+Only `move` writes the state of a verification or of an attempt, by the tables below.
 
-| from | event | to | by |
-|---|---|---|---|
-| | request | queued | a person, a policy, a board that is settled |
-| queued | lease | running | a worker |
-| running | retry | queued | a lost worker or a refused report, while attempts are left |
-| running | report | done | the report |
-| running | check | checking | the report, if an independent rerun was drawn |
-| checking | conclude | done | the rerun, or ten minutes of waiting for a worker |
-| checking | refute | queued | a rerun: two owners contradict the worker, which is paused |
-| running | fail | failed | the report, a limit of time, the last attempt that was lost |
-| queued | expire | failed | seven days of waiting for a worker |
-| queued, checking | cancel | cancelled | an organiser |
-
-A running comparison or calibration may be cancelled. A withdrawal cancels queued jobs and
-head-to-heads. Runs that wait for their rerun count, or an unlucky submission would be withdrawn and
-submitted again. A verification that one owner contradicts stays checking, and a third owner is
-drawn. The attempts:
-
-| from | event | to | by |
-|---|---|---|---|
-| | request | queued | its verification |
-| queued | lease | running | the worker that was drawn |
-| running | report | done | the report |
-| running | fail | failed | the report, a limit of time |
-| running | lose | lost | a lease that ran out |
-| done | refute | lost | two other owners |
-| queued | expire | cancelled | waiting too long for a worker |
-| queued, running | cancel | cancelled | its verification |
+A withdrawal cancels queued jobs and head-to-heads. Runs that wait for their rerun count, or an
+unlucky submission would be withdrawn and submitted again. A verification that one owner contradicts
+stays checking, and a third owner is drawn.
 """
 
 import secrets
@@ -77,41 +52,34 @@ from server.benchmarks.definitions import (
 from server.submissions.rows import new_id
 
 Event = Literal[
-    "request",
-    "lease",
-    "retry",
-    "report",
-    "check",
-    "conclude",
-    "refute",
-    "fail",
-    "lose",
-    "expire",
+    "request", "lease", "retry", "report", "check", "conclude", "refute", "fail", "lose", "expire",
     "cancel",
-]
+]  # fmt: skip
+# The states after an event in an earlier state.
 Table = Mapping[tuple[str | None, Event], str]
 EVIDENCE: Table = {
-    (None, "request"): "queued",
+    (None, "request"): "queued",  # By a person, a policy, or a board that is settled.
     ("queued", "lease"): "running",
-    ("running", "retry"): "queued",
+    ("running", "retry"): "queued",  # A lost worker or a refused report, while attempts are left.
     ("running", "report"): "done",
-    ("running", "check"): "checking",
-    ("checking", "conclude"): "done",
-    ("checking", "refute"): "queued",
-    ("running", "fail"): "failed",
-    ("queued", "expire"): "failed",
-    ("queued", "cancel"): "cancelled",
+    ("running", "check"): "checking",  # The report, if an independent rerun was drawn.
+    ("checking", "conclude"): "done",  # The rerun, or ten minutes of waiting for a worker.
+    ("checking", "refute"): "queued",  # Two owners contradict the worker, which is paused.
+    ("running", "fail"): "failed",  # By the report, a limit of time, or the last lost attempt.
+    ("queued", "expire"): "failed",  # Seven days of waiting for a worker.
+    ("queued", "cancel"): "cancelled",  # By an organiser.
     ("checking", "cancel"): "cancelled",
 }
+# Comparisons and calibrations.
 OTHERS: Table = {**EVIDENCE, ("running", "cancel"): "cancelled"}
 ATTEMPTS: Table = {
     (None, "request"): "queued",
-    ("queued", "lease"): "running",
+    ("queued", "lease"): "running",  # By the worker that was drawn.
     ("running", "report"): "done",
-    ("running", "fail"): "failed",
-    ("running", "lose"): "lost",
-    ("done", "refute"): "lost",
-    ("queued", "expire"): "cancelled",
+    ("running", "fail"): "failed",  # By the report or a limit of time.
+    ("running", "lose"): "lost",  # Its lease ran out.
+    ("done", "refute"): "lost",  # Two other owners contradict it.
+    ("queued", "expire"): "cancelled",  # It waited too long for a worker.
     ("queued", "cancel"): "cancelled",
     ("running", "cancel"): "cancelled",
 }
@@ -401,9 +369,7 @@ def trains_packages(verification: Verification) -> bool:
 
 def queue_attempt(session: Session, verification: Verification, event: Event) -> None:
     """Queue an attempt. A worker is drawn after the commit. A retry keeps its place."""
-    now = utc_now()
-    submission = verification.submission
-    asker = verification.requested_by
+    now, submission, asker = utc_now(), verification.submission, verification.requested_by
     submitter = submission.user_id if submission is not None else asker
     attempt = Attempt(
         id=new_id(),

@@ -1,6 +1,5 @@
 """Random events at verifications: each has one end, one verdict at most, and every run once."""
 
-import re
 from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
@@ -236,14 +235,3 @@ def test_whatever_happens_each_verification_has_one_end_and_every_run_counts_onc
         scene.finish()
 
     play()
-
-
-def test_the_page_of_states_says_what_the_tables_say():
-    rows = re.findall(r"^\| ([a-z, ]*) ?\| (\w+) \| (\w+) \|", jobs.__doc__, re.MULTILINE)
-    told = [
-        ((source or None, event), after)
-        for sources, event, after in rows
-        if event != "event"
-        for source in sources.strip().split(", ")
-    ]
-    assert told == [*jobs.EVIDENCE.items(), *jobs.ATTEMPTS.items()]
