@@ -125,19 +125,14 @@ def _add(
             f"finishline benchmark phase {name} --freezes none --unfreeze --reason WHY"
         )
     put_in_force(session, benchmark, own.content, added_by=caller.user_id)
-    record(
-        session,
-        caller,
-        "benchmark.add",
-        Subject("benchmark", name),
-        reason=reason,
-        before={"sha256": before.sha256} if before is not None else None,
-        after={
-            "sha256": benchmark.sha256,
-            "version": benchmark.version,
-            "files": dict(sorted(pinned_files(benchmark).items())),
-        },
-    )
+    subject = Subject("benchmark", name)
+    earlier = {"sha256": before.sha256} if before is not None else None
+    after = {
+        "sha256": benchmark.sha256,
+        "version": benchmark.version,
+        "files": dict(sorted(pinned_files(benchmark).items())),
+    }
+    record(session, caller, "benchmark.add", subject, reason=reason, before=earlier, after=after)
     return True
 
 

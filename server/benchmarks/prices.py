@@ -339,12 +339,8 @@ def import_prices(session: Session, caller: Caller, body: PricesImport) -> Price
     added = [_insert(session, caller, p) for p in body.prices if _the_same(session, p) is None]
     if added:
         raise_all_board_versions(session)
-        record(
-            session,
-            caller,
-            "price.import",
-            Subject("price", f"{added[0].id}-{added[-1].id}"),
-            after={"prices": {str(row.id): set_columns(row) for row in added}},
-        )
+        subject = Subject("price", f"{added[0].id}-{added[-1].id}")
+        after = {"prices": {str(row.id): set_columns(row) for row in added}}
+        record(session, caller, "price.import", subject, after=after)
     views = [price_view(row) for row in added]
     return PricesImported(added=views, already_there=len(body.prices) - len(added))

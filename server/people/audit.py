@@ -54,15 +54,15 @@ def record(
     session: Session,
     actor: Actor,
     action: str,
-    subject: Subject,
+    about: Base | Subject,
     *,
     reason: str | None = None,
     before: Values | None = None,
     after: Values | None = None,
 ) -> AuditRecord:
-    """Add a record of this transaction's change, in the same transaction."""
+    """Add a record of this transaction's change of a row, in the same transaction."""
     session.flush()
-    head = read_head(session)
+    head, subject = read_head(session), about if isinstance(about, Subject) else subject_of(about)
     if actor.source is not None:
         after = (after or {}) | {"source": actor.source}
     now = utc_now()
@@ -115,9 +115,7 @@ def audited(
     names = [name for name, value in after.items() if value != before[name]]
     if names:
         kept, fresh = (_shown({name: each[name] for name in names}) for each in (before, after))
-        record(
-            session, actor, action, subject_of(row), reason=reason, before=kept, after=fresh | more
-        )
+        record(session, actor, action, row, reason=reason, before=kept, after=fresh | more)
 
 
 def record_new(
@@ -131,10 +129,7 @@ def record_new(
 ) -> None:
     """Record a new row with its set columns."""
     session.flush()
-    record(
-        session, actor, action, subject_of(row),
-        reason=reason, after=set_columns(row) | more,
-    )  # fmt: skip
+    record(session, actor, action, row, reason=reason, after=set_columns(row) | more)
 
 
 def subject_of(row: Base) -> Subject:

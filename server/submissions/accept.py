@@ -35,7 +35,7 @@ from server.base.visibility import ORGANISER, Viewer
 from server.benchmarks.definitions import put_in_force
 from server.benchmarks.in_force import PhaseWatch
 from server.benchmarks.phases import admit
-from server.people.audit import Subject, record
+from server.people.audit import record
 from server.people.callers import Caller
 from server.submissions.code import read_code, refuse_known, require_parent
 from server.submissions.quotas import require_room_for_submission, reserve_replay
@@ -336,22 +336,17 @@ def reserve(session: Session, new: Checked, submission: Submission) -> float | N
 
 def _record_import(session: Session, new: Checked, submission: Submission) -> None:
     published = submission.published
-    record(
-        session,
-        new.caller,
-        "archive.import",
-        Subject("submission", submission.id),
-        after={
-            "benchmark": submission.benchmark_id,
-            "organisation": published and published.organisation,
-            # Named "archive", because "source" is where the action came from.
-            "archive": published and published.source,
-            "commit": new.upload.source_commit,
-            "logs": len(new.runs),
-            "claim_sha256": submission.claim_sha256,
-            "tta_seconds": submission.tta_seconds,
-        },
-    )
+    after = {
+        "benchmark": submission.benchmark_id,
+        "organisation": published and published.organisation,
+        # Named "archive", because "source" is where the action came from.
+        "archive": published and published.source,
+        "commit": new.upload.source_commit,
+        "logs": len(new.runs),
+        "claim_sha256": submission.claim_sha256,
+        "tta_seconds": submission.tta_seconds,
+    }
+    record(session, new.caller, "archive.import", submission, after=after)
 
 
 def _name_source(services: Services, caller: Caller, upload: Upload, earlier: Accepted) -> None:
@@ -365,12 +360,6 @@ def _name_source(services: Services, caller: Caller, upload: Upload, earlier: Ac
         if source is None or published is None or published.source is not None:
             return
         published.source = source
-        record(
-            session,
-            caller,
-            "archive.source",
-            Subject("submission", submission.id),
-            before={"archive": None},
-            after={"archive": source},
-        )
+        before, after = {"archive": None}, {"archive": source}
+        record(session, caller, "archive.source", submission, before=before, after=after)
         raise_board_version(session, submission.benchmark_id, submission_id=submission.id)

@@ -21,7 +21,7 @@ from server.base.models import RunRow, Submission, TrainingPackage
 from server.base.standing import verification_under_way
 from server.base.visibility import ORGANISER
 from server.benchmarks.definitions import definition, find_benchmark
-from server.people.audit import Administrator, Subject, record
+from server.people.audit import Administrator, record
 from server.submissions.rows import find_submission, result_figures, run_figures, runs_with_curves
 from server.submissions.standing_changes import is_waived
 from server.submissions.upload import LogFiles
@@ -215,11 +215,6 @@ def _change(
         for name, value in found.items():
             setattr(row, name, value)
     raise_board_version(session, submission.benchmark_id, submission_id=submission.id)
-    record(
-        session,
-        Administrator(),
-        "submission.rescore",
-        Subject("submission", submission.id),
-        before={change.field: change.before for change in changes},
-        after={change.field: change.after for change in changes},
-    )
+    before = {change.field: change.before for change in changes}
+    after = {change.field: change.after for change in changes}
+    record(session, Administrator(), "submission.rescore", submission, before=before, after=after)

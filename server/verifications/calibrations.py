@@ -48,7 +48,7 @@ from server.benchmarks.definitions import (
     finished_runs,
     reference_runs,
 )
-from server.people.audit import Subject, audited, record, record_new
+from server.people.audit import audited, record, record_new
 from server.people.callers import Caller, Fields
 from server.people.declared import Form, Routes, filled
 from server.submissions.rows import new_id
@@ -221,7 +221,7 @@ def adopt_calibration(
         raise ConflictError(
             f"Calibration {calibration_id} cannot judge yet: {unable}; continue it with more runs."
         )
-    before = adopted_calibration(session, calibration.benchmark_sha256, calibration.precision)
+    earlier = adopted_calibration(session, calibration.benchmark_sha256, calibration.precision)
     calibration.adopted_at, calibration.adopted_because = utc_now(), body.reason
     calibration.adopted_by = caller.user_id
     emit(session, CalibrationAdopted(calibration))
@@ -229,9 +229,9 @@ def adopt_calibration(
         session,
         caller,
         "calibration.adopt",
-        Subject("calibration", calibration_id),
+        calibration,
         reason=body.reason,
-        before={"calibration": before.id if before is not None else None},
+        before={"calibration": earlier and earlier.id},
         after={
             "benchmark": calibration.benchmark_id,
             "calibration": calibration_id,

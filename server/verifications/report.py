@@ -239,18 +239,13 @@ def tell_of_refusal(session: Session, attempt: Attempt, why: str) -> None:
     if attempt.worker is None:
         return
     emit(session, WorkerOut(attempt.worker, "refused", why=why, attempt_id=attempt.id))
-    record(
-        session,
-        Administrator("report check"),
-        "report.refuse",
-        Subject("worker", attempt.worker),
-        reason=why,
-        after={
-            "attempt": attempt.id,
-            "verification": attempt.verification_id,
-            "consequence": "the attempt failed and another is made",
-        },
-    )
+    actor, subject = Administrator("report check"), Subject("worker", attempt.worker)
+    after = {
+        "attempt": attempt.id,
+        "verification": attempt.verification_id,
+        "consequence": "the attempt failed and another is made",
+    }
+    record(session, actor, "report.refuse", subject, reason=why, after=after)
 
 
 def posted_events(session: Session, attempt: Attempt) -> list[StreamedEvent]:

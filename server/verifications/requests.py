@@ -49,7 +49,7 @@ from server.base.standing import (
 from server.base.visibility import is_source_public, may_see
 from server.benchmarks.definitions import definition, rules_that_differ
 from server.people.accounts import ORGANISERS
-from server.people.audit import Subject, record
+from server.people.audit import record
 from server.people.callers import Caller, viewer_for
 from server.people.declared import Form, Routes
 from server.submissions.quotas import NOTHING_KEPT, require_gpu_seconds, reserve_replay
@@ -180,18 +180,11 @@ def cancel_verification(session: Session, caller: Caller, verification_id: str) 
     before, submission = {"state": verification.state}, verification.submission
     stood = None if submission is None else row_evidence(submission)
     move(session, verification, "cancel")
-    told = {}
+    after = {"state": verification.state}
     if submission is not None and stood is not None:
         words = consequence(stood, row_evidence(submission))
-        told = {"consequence": f"no verdict; the row {words}"}
-    record(
-        session,
-        caller,
-        "verification.cancel",
-        Subject("verification", verification_id),
-        before=before,
-        after={"state": verification.state} | told,
-    )
+        after["consequence"] = f"no verdict; the row {words}"
+    record(session, caller, "verification.cancel", verification, before=before, after=after)
     return view(session, verification)
 
 
@@ -247,14 +240,8 @@ def request_verification(
     )
     verification = queue_request(session, order)
     note(verification_id=verification.id)
-    record(
-        session,
-        caller,
-        "verification.request",
-        Subject("submission", submission_id),
-        reason=verification.reason,
-        after={"verification": verification.id, "seal": verification.seal},
-    )
+    after = {"verification": verification.id, "seal": verification.seal}
+    record(session, caller, "verification.request", submission, reason=wanted.reason, after=after)
     session.flush()
     session.refresh(verification)
     return view(session, verification)
@@ -418,14 +405,8 @@ def request_head_to_head(
         reason=body.reason,
         reserved=reserved,
     )
-    record(
-        session,
-        caller,
-        "head_to_head.request",
-        Subject("verification", verification.id),
-        reason=body.reason,
-        after={"challenger": challenger.id, "holder": holder.id, "seal": verification.seal},
-    )
+    after = {"challenger": challenger.id, "holder": holder.id, "seal": verification.seal}
+    record(session, caller, "head_to_head.request", verification, reason=body.reason, after=after)
     session.refresh(verification)
     return view(session, verification)
 

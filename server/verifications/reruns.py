@@ -159,20 +159,14 @@ def _chosen(session: Session, wanted: BatchCreate) -> Sequence[Submission]:
 
 
 def _record_batch(session: Session, caller: Caller, wanted: BatchCreate, batch: BatchView) -> None:
-    queued = {item.submission_id: item.verification_id for item in batch.replays}
-    chosen = {"kind": wanted.kind, "benchmark": wanted.benchmark, "status": wanted.status}
-    record(
-        session,
-        caller,
-        "verification.batch",
-        Subject("benchmark", wanted.benchmark) if wanted.benchmark else Subject("batch", "list"),
-        reason=wanted.reason,
-        after={
-            "chosen": chosen,
-            "queued": queued,
-            "skipped": [item.model_dump() for item in batch.skipped],
-        },
-    )
+    after = {
+        "chosen": {"kind": wanted.kind, "benchmark": wanted.benchmark, "status": wanted.status},
+        "queued": {item.submission_id: item.verification_id for item in batch.replays},
+        "skipped": [item.model_dump() for item in batch.skipped],
+    }
+    of_list = Subject("batch", "list")
+    subject = Subject("benchmark", wanted.benchmark) if wanted.benchmark else of_list
+    record(session, caller, "verification.batch", subject, reason=wanted.reason, after=after)
 
 
 class DecisionCreate(Body):
@@ -206,17 +200,14 @@ def decide_verification(
     verification.decided_by, verification.decided_at = caller.user_id, utc_now()
     if body.decision == PUBLISH:
         emit(session, VerificationChanged(verification, "decision_published"))
+    words = f"the row {consequence(stood, row_evidence(submission))}"
     record(
         session,
         caller,
         "verification.decide",
-        Subject("verification", verification.id),
+        verification,
         reason=body.reason,
         before=before,
-        after=publication(submission)
-        | {
-            "decision": body.decision,
-            "consequence": f"the row {consequence(stood, row_evidence(submission))}",
-        },
+        after=publication(submission) | {"decision": body.decision, "consequence": words},
     )
     return view(session, verification)
