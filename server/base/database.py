@@ -33,6 +33,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapper, Session, object_mapper
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.artifacts import ArtifactStore
+from server.base.errors import no_such
 from server.base.settings import Settings
 from server.base.visibility import ANYBODY, VIEWER, Viewer
 
@@ -62,6 +63,7 @@ WAIT_TO_WRITE = (
 ROOM_STATE = "room_state"
 
 Kind = TypeVar("Kind")
+Found = TypeVar("Found", bound=DeclarativeBase)
 
 
 class RoomState:
@@ -82,6 +84,14 @@ class RoomState:
             if kind not in self._by_kind:
                 self.put(kind())
             return cast(Kind, self._by_kind[kind])
+
+
+def find_row(session: Session, table: type[Found], key: object, **options: Any) -> Found:
+    """Read the row of a key. Raises NotFoundError."""
+    row = session.get(table, key, **options)
+    if row is None:
+        raise no_such(table.__tablename__.removesuffix("s"), key)
+    return row
 
 
 def to_json(value: Any) -> str:

@@ -18,7 +18,8 @@ from finishline.rules.verification.control_points import is_calibrated
 from finishline.rules.verification.job import Purpose, Request
 from finishline.rules.verification.messages import ReplayReport, Training
 from finishline.rules.verification.purposes import PURPOSES
-from server.base.errors import ConflictError, no_such
+from server.base.database import find_row
+from server.base.errors import ConflictError
 from server.base.models import Submission, Verification
 
 PUBLISH: Final = "publish"
@@ -145,10 +146,7 @@ LISTED = (
 
 def find_verification(session: Session, verification_id: str) -> Verification:
     """Find a verification by id. Raises NotFoundError."""
-    verification = session.get(Verification, verification_id, options=SHOWN)
-    if verification is None:
-        raise no_such("verification", verification_id)
-    return verification
+    return find_row(session, Verification, verification_id, options=SHOWN)
 
 
 def verification_under_way(

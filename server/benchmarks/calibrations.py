@@ -20,7 +20,6 @@ from finishline.rules.verification.calibration import calibrated_by
 from finishline.rules.verification.control_points import control_points
 from finishline.rules.verification.messages import ControlPoint
 from finishline.rules.verification.verdict import SHARES
-from server.base.errors import no_such
 from server.base.models import (
     Calibration,
     CalibrationRunRow,
@@ -169,14 +168,6 @@ class CalibrationComparison(Schema):
     second: str | None
     benchmark: str
     sizes: list[SizeComparisonView]
-
-
-def find_calibration(session: Session, calibration_id: str) -> Calibration:
-    """Read a calibration by id. Raises NotFoundError."""
-    calibration = session.get(Calibration, calibration_id)
-    if calibration is None:
-        raise no_such("calibration", calibration_id)
-    return calibration
 
 
 def list_calibrations(

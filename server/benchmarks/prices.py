@@ -18,8 +18,8 @@ from finishline.api.schema import Schema
 from finishline.rules.benchmarks.accelerators import Pricing, accelerators_of_cloud, are_of_cloud
 from finishline.rules.benchmarks.prices import Price, stated_price_usd_per_hour
 from server.base.board_versions import raise_all_board_versions
-from server.base.database import utc_now
-from server.base.errors import ConflictError, no_such
+from server.base.database import find_row, utc_now
+from server.base.errors import ConflictError
 from server.base.forms import NO_FLAG, Body, DayField, example
 from server.base.models import PriceRow, Submission
 from server.base.paging import csv_cell
@@ -240,14 +240,6 @@ class BookCosts:
         return price_of_class(row.hardware_class, row.system, self._book, on=day)
 
 
-def find_price(session: Session, price_id: int) -> PriceRow:
-    """Find an entry by its number. Raises NotFoundError."""
-    row = session.get(PriceRow, price_id)
-    if row is None:
-        raise no_such("price", price_id)
-    return row
-
-
 @router.read("/prices", to_all=True)
 def list_prices(session: Session, query: Asked) -> PriceList:
     """List instance prices with their dates and sources. With `on`, prices in force that day."""
@@ -293,7 +285,7 @@ def prices_csv(views: Sequence[PriceView]) -> str:
 
 def _insert(session: Session, caller: Caller, wanted: PriceCreate) -> PriceRow:
     if wanted.supersedes is not None:
-        find_price(session, wanted.supersedes)
+        find_row(session, PriceRow, wanted.supersedes)
         replaced = select(PriceRow.id).where(PriceRow.supersedes == wanted.supersedes)
         successor = session.scalar(replaced)
         if successor is not None:

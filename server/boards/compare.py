@@ -28,6 +28,7 @@ from finishline.rules.statistics.gaps import ALPHA, LogTimes, log_times, two_sid
 from finishline.rules.text import count_text
 from finishline.rules.verification.judge_convergence import evaluation_at_target
 from finishline.rules.verification.messages import ReplayReport
+from server.base.database import find_row
 from server.base.errors import ContentError
 from server.base.models import Evidence, Pool, Submission, Verification
 from server.base.standing import (
@@ -39,7 +40,6 @@ from server.base.standing import (
 from server.benchmarks.definitions import definition
 from server.boards.rows import convergence_factor, measured_runs
 from server.people.declared import Routes
-from server.submissions.rows import find_submission
 from server.verifications.head_to_heads import judged_head_to_head
 from web.compare import pair_sentence
 from web.names import hardware_words
@@ -124,7 +124,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def compare_submissions(session: Session, text: str) -> SubmissionComparison:
     """Compare every pair of two to six submissions by their measured runs, or else their logs."""
     ids = _read_ids(text)
-    submissions = [find_submission(session, one) for one in ids]
+    submissions = [find_row(session, Submission, one) for one in ids]
     if len(set(ids)) < len(ids):
         raise _refusal("an id named twice")
     benchmarks = sorted({one.benchmark_id for one in submissions})

@@ -12,13 +12,14 @@ from finishline.api.schema import Schema
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.run import Evaluation, evaluation_of
 from server.base.board_versions import board_version
+from server.base.database import find_row
 from server.base.models import ReplayEventRow, Submission, Verification
 from server.base.standing import purpose_of
 from server.benchmarks.definitions import definition
 from server.boards.board import first_places
 from server.boards.records import held_record
 from server.boards.rows import reported_runs
-from server.submissions.rows import find_submission, runs_with_curves
+from server.submissions.rows import runs_with_curves
 from web.names import hardware_words
 
 CLOSE = 0.01  # Of an evaluation: epochs are decimal numbers in logs.
@@ -151,13 +152,13 @@ def read_ghosts(
 def _record_holder(session: Session, benchmark: Benchmark, claim: Submission) -> Submission | None:
     if claim.evidence == "published":
         held = held_record(session, benchmark, claim.division)
-        return None if held is None else find_submission(session, held["submission_id"])
+        return None if held is None else find_row(session, Submission, held["submission_id"])
     version = board_version(session, benchmark.benchmark_id)
     board = (claim.division, claim.system["hardware_class"])
     place = first_places(session, benchmark, version).get(board)
     if place is None or place.holder is None:
         return None
-    return find_submission(session, place.holder.submission_id)
+    return find_row(session, Submission, place.holder.submission_id)
 
 
 def _median_curve(session: Session, holder: Submission) -> list[Evaluation]:

@@ -27,7 +27,7 @@ from finishline.rules.ranking import Check, Evidence
 from finishline.rules.trainings.package import MOST_FILES
 from server.base.artifacts import pieces
 from server.base.board_versions import board_version, board_versions
-from server.base.database import Services, ServicesDep
+from server.base.database import Services, ServicesDep, find_row
 from server.base.errors import LostFileError
 from server.base.forms import files_part, multipart_body, with_form
 from server.base.http import note
@@ -50,13 +50,7 @@ from server.submissions.accept import (
 )
 from server.submissions.code import find_package, read_source
 from server.submissions.lists import SubmissionQuery, whole_submissions
-from server.submissions.rows import (
-    find_run,
-    find_submission,
-    judged_on_others,
-    package_view,
-    submission_view,
-)
+from server.submissions.rows import find_run, judged_on_others, package_view, submission_view
 from server.submissions.standing_changes import find_original
 from server.submissions.upload import Upload, read_upload
 
@@ -275,7 +269,7 @@ def _accept(
     with read_upload(services, form) as upload:
         accepted = accept(services, caller, upload, key=key)
     with services.database.read(Viewer(user_ids=(caller.user_id,))) as session:
-        submission = find_submission(session, accepted.submission_id)
+        submission = find_row(session, Submission, accepted.submission_id)
         if accepted.repeated:
             return whole_view(services, session, submission), True
         return submission_view(session, submission), False
@@ -334,7 +328,7 @@ def get_submission(session: Session, services: Services, submission_id: str) -> 
 
     Under embargo, 404 for all but its submitter, the members of their organisation and organisers.
     """
-    return whole_view(services, session, find_submission(session, submission_id))
+    return whole_view(services, session, find_row(session, Submission, submission_id))
 
 
 class RunList(Schema):
@@ -350,7 +344,7 @@ RunIndex = Annotated[int, Path(ge=0, le=LARGEST_INDEX)]
 @router.read("/submissions/{submission_id}/runs")
 def list_runs(session: Session, submission_id: str) -> RunList:
     """List the runs of a submission."""
-    return RunList.model_validate({"runs": find_submission(session, submission_id).runs})
+    return RunList.model_validate({"runs": find_row(session, Submission, submission_id).runs})
 
 
 @router.read("/submissions/{submission_id}/runs/{index}/curve")
@@ -392,7 +386,7 @@ def get_log(session: Session, services: Services, submission_id: str, index: Run
 @router.read("/submissions/{submission_id}/package")
 def get_package(session: Session, viewer: Viewer, submission_id: str) -> PackageView:
     """Read a code submission. Its files are listed once they are published."""
-    submission = find_submission(session, submission_id)
+    submission = find_row(session, Submission, submission_id)
     package = find_package(session, submission_id)
     return package_view(package, with_files=sees_source(viewer, submission))
 

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.ranking import is_entry
 from finishline.rules.statistics.aggregate import coefficient_of_variation_percent
-from server.base.database import Services
+from server.base.database import Services, find_row
 from server.base.models import Submission, Verification
 from server.base.standing import find_verification
 from server.benchmarks.endpoints import count_submissions
@@ -27,7 +27,6 @@ from server.pages.queries import (
     submission_context,
     title_of,
 )
-from server.submissions.rows import find_submission
 from server.verifications.views import line
 from web.compare import compare_link
 from web.formats import SECONDS
@@ -181,7 +180,7 @@ def verification_comparison_page(
 ) -> Context:
     """Show two verdicts with their replays, systems and significant differences."""
     comparison = get_verification_comparison(session, first, second)
-    submission = find_submission(session, comparison.submission_id)
+    submission = find_row(session, Submission, comparison.submission_id)
     context = submission_context(session, services, submission)
     sides = [line(session, find_verification(session, each)) for each in (first, second)]
     own = {name: context[name] for name in ("submission", "benchmark", "time")}

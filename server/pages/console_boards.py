@@ -18,10 +18,10 @@ from finishline.rules.trainings.own_benchmark import (
     MOST_FILES,
     belongs,
 )
-from server.base.database import Services, utc_now
+from server.base.database import Services, find_row, utc_now
 from server.base.errors import ServerError
 from server.base.forms import with_form
-from server.base.models import Submission
+from server.base.models import PriceRow, Submission
 from server.benchmarks import phases, prices
 from server.benchmarks.definitions import (
     added_benchmarks,
@@ -154,7 +154,7 @@ def prices_page(session: Session, supersedes: Number = None) -> Context:
     """Show the price book and its form. With `supersedes` the form holds the entry to correct."""
     typed = {"effective_on": utc_now().date().isoformat()}
     if supersedes is not None:
-        entry = prices.price_view(prices.find_price(session, supersedes)).model_dump()
+        entry = prices.price_view(find_row(session, PriceRow, supersedes)).model_dump()
         # As text, because a count of 0 would look like an empty field.
         fields = prices.PriceCreate.model_fields
         typed = {name: str(entry[name]) for name in fields if entry[name] is not None}

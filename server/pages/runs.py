@@ -8,14 +8,14 @@ from fastapi.responses import RedirectResponse
 from sqlalchemy.orm import Session
 
 from finishline.api.submissions import RunView
-from server.base.database import Services
+from server.base.database import Services, find_row
 from server.base.errors import LostFileError, NotFoundError
 from server.base.models import Submission, TrainingPackage
 from server.base.visibility import Viewer
 from server.pages.declared import Context, public_page
 from server.pages.queries import sampled_curve, submission_context, title_of
 from server.submissions.code import FileDifference, difference, find_source
-from server.submissions.rows import find_run, find_submission
+from server.submissions.rows import find_run
 from web.charts.curves import runs_chart
 from web.formats import visible
 
@@ -34,7 +34,7 @@ def run_page(
 ) -> Context:
     """Show a run with a page of its log, each line with an anchor."""
     run = find_run(session, submission_id, index)
-    context = submission_context(session, services, find_submission(session, submission_id))
+    context = submission_context(session, services, find_row(session, Submission, submission_id))
     curve: Context = {"file": run.file, "seconds": run.tta_seconds}
     curve["curve"] = sampled_curve(run.curve, MOST_EVALUATIONS)
     try:

@@ -14,7 +14,7 @@ from finishline.rules.scoring.scoring import RunScore, measured_steps
 from finishline.rules.scoring.violations import WAIVABLE
 from finishline.rules.verification.purposes import HEAD_TO_HEAD
 from finishline.rules.verification.replay import why_not_replayable
-from server.base.database import Services, site_address
+from server.base.database import Services, find_row, site_address
 from server.base.fleet import Fleet
 from server.base.http import tagged
 from server.base.models import Pool, Submission, Verification
@@ -48,7 +48,6 @@ from server.people.callers import (
     signed_in_or_none,
 )
 from server.people.declared import Routes
-from server.submissions.rows import find_submission
 from server.submissions.standing_changes import (
     broken_rules,
     may_withdraw,
@@ -76,7 +75,7 @@ def submission_page(
 ) -> Context:
     """Show a submission: its runs and verdict, or its score, system, history, citation."""
     # Held here, so that each part of the page finds it loaded.
-    submission = find_submission(session, submission_id)
+    submission = find_row(session, Submission, submission_id)
     context = submission_page_context(session, services, submission)
     context |= {
         "tab": tab,
@@ -240,7 +239,7 @@ def badge_json(
 
 
 def _badge(session: Session, services: Services, submission_id: str) -> Badge:
-    submission = find_submission(session, submission_id)
+    submission = find_row(session, Submission, submission_id)
     context = submission_context(session, services, submission)
     benchmark = services.benchmarks.get(submission.benchmark_id)
     numbered = 0  # Also if the benchmark was removed.
@@ -259,7 +258,7 @@ def request_page(
     kind: AskedFor | None = None,
 ) -> Context:
     """Show the runs and the cost of a verification, before it is requested."""
-    submission = find_submission(session, submission_id)
+    submission = find_row(session, Submission, submission_id)
     caller = get_signed_in(request, services)
     kind = kind or kind_that_checks(submission)
     benchmark, claim = definition(session, submission.benchmark_sha256), claim_of(submission)

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.verification.purposes import HEAD_TO_HEAD, is_in_box
 from finishline.rules.verification.replay import processor_shares
-from server.base.database import Services
+from server.base.database import Services, find_row
 from server.base.models import Calibration, Submission, Verification
 from server.base.standing import find_verification, report_of
 from server.benchmarks import calibrations as queries
@@ -150,7 +150,7 @@ def calibration_page(
     It is compared with the calibration that `other` names. By default that is the adopted one of
     its precision, then of the reference's own, else the runs of the benchmark's file.
     """
-    calibration = queries.find_calibration(session, calibration_id)
+    calibration = find_row(session, Calibration, calibration_id)
     sha256 = calibration.benchmark_sha256
     judging = adopted_calibration(session, sha256, calibration.precision)
     second = _second(session, calibration, judging, other)
@@ -175,7 +175,7 @@ def _second(
 ) -> Calibration | None:
     """Choose the calibration to compare with. None for the runs of the benchmark's file."""
     if other and other != FILE:
-        return queries.find_calibration(session, other)
+        return find_row(session, Calibration, other)
     if other == FILE:
         return None
     if judging is not None and judging.id != calibration.id:

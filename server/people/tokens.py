@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from finishline.api.people import MeView, Role
 from finishline.api.schema import Name, Schema
-from server.base.database import utc_now
+from server.base.database import find_row, utc_now
 from server.base.errors import (
     ConflictError,
     NotAllowedError,
@@ -227,9 +227,7 @@ def list_tokens(
 )
 def revoke_token(session: Session, caller: Caller, token_id: TokenId) -> TokensRevoked:
     """Revoke a token, and every token made with it."""
-    token = session.get(Token, token_id)
-    if token is None:
-        raise no_such("token", token_id)
+    token = find_row(session, Token, token_id)
     user, is_own = token.user, token.user_id == caller.user_id
     given = token.role in ORGANISERS_GIVE and _may_change(caller, user)
     if not (is_own or given or caller.is_admin):

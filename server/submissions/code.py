@@ -16,13 +16,14 @@ from finishline.rules.text import line_of
 from finishline.rules.trainings.manifest import FILE, PackageError
 from finishline.rules.trainings.package import Package, read_package
 from finishline.rules.verification.messages import PACKAGE_PREFIX
+from server.base.database import find_row
 from server.base.errors import ConflictError, ContentError, NotFoundError, problem
 from server.base.fleet import Fleet
 from server.base.models import Submission, TrainingPackage, User, WorkerRow
 from server.base.visibility import Viewer, is_source_public, may_see, sees_source
 from server.people.accounts import ORGANISERS
 from server.people.callers import Caller
-from server.submissions.rows import find_submission, system_of_worker
+from server.submissions.rows import system_of_worker
 from server.submissions.upload import CodeUpload
 
 DIVISION = "open"
@@ -168,14 +169,14 @@ def find_package(session: Session, submission_id: str) -> TrainingPackage:
     """Find the package of a submission. Raises NotFoundError."""
     package = session.get(TrainingPackage, submission_id)
     if package is None:
-        find_submission(session, submission_id)
+        find_row(session, Submission, submission_id)
         raise NotFoundError(f"Submission {submission_id!r} is no code submission.")
     return package
 
 
 def read_source(session: Session, viewer: Viewer, submission_id: str, name: str) -> str:
     """Read a file of a package. Raises NotFoundError, also before the code is published."""
-    submission = find_submission(session, submission_id)
+    submission = find_row(session, Submission, submission_id)
     package = find_package(session, submission_id)
     if not sees_source(viewer, submission):
         raise NotFoundError(

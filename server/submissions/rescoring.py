@@ -15,14 +15,14 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.submissions.submission import ScoredSubmission, score_submission
 from server.base.board_versions import raise_board_version
-from server.base.database import Services
+from server.base.database import Services, find_row
 from server.base.errors import ConflictError, ServerError
 from server.base.models import RunRow, Submission, TrainingPackage
 from server.base.standing import verification_under_way
 from server.base.visibility import ORGANISER
 from server.benchmarks.definitions import definition, find_benchmark
 from server.people.audit import Administrator, record
-from server.submissions.rows import find_submission, result_figures, run_figures, runs_with_curves
+from server.submissions.rows import result_figures, run_figures, runs_with_curves
 from server.submissions.standing_changes import is_waived
 from server.submissions.upload import LogFiles
 
@@ -101,7 +101,7 @@ def _rescore(
 ) -> list[Change]:
     database = services.database
     with database.read(ORGANISER) if dry_run else database.write() as session:
-        submission = find_submission(session, submission_id)
+        submission = find_row(session, Submission, submission_id)
         benchmark = definition(session, submission.benchmark_sha256)
         if current:
             benchmark = find_benchmark(services.benchmarks, submission.benchmark_id)

@@ -30,7 +30,8 @@ from finishline.rules.submissions.claim import System
 from finishline.rules.submissions.submission import ScoredSubmission
 from finishline.rules.verification.verdict import ChangedFigure
 from server.base.artifacts import Staged
-from server.base.errors import NotFoundError, no_such
+from server.base.database import find_row
+from server.base.errors import NotFoundError
 from server.base.models import Evidence as EvidenceRow
 from server.base.models import (
     PublishedResult,
@@ -193,21 +194,13 @@ def _logs_of(session: Session, submission_id: str) -> list[tuple[str, str]]:
     return [(file, sha256) for file, sha256 in found]
 
 
-def find_submission(session: Session, submission_id: str) -> Submission:
-    """Find a submission by id. Raises NotFoundError."""
-    submission = session.get(Submission, submission_id)
-    if submission is None:
-        raise no_such("submission", submission_id)
-    return submission
-
-
 def find_run(session: Session, submission_id: str, index: int) -> RunRow:
     """Find a run of a submission. Raises NotFoundError."""
     run = session.scalar(
         select(RunRow).where(RunRow.submission_id == submission_id, RunRow.index == index)
     )
     if run is None:
-        find_submission(session, submission_id)
+        find_row(session, Submission, submission_id)
         raise NotFoundError(
             f"Submission {submission_id!r} has no run {index}; `finishline show {submission_id}` "
             "lists its runs, from 0."
@@ -217,7 +210,7 @@ def find_run(session: Session, submission_id: str, index: int) -> RunRow:
 
 def runs_with_curves(session: Session, submission_id: str) -> Sequence[RunRow]:
     """Read the runs of a submission in order, with their curves. Raises NotFoundError."""
-    find_submission(session, submission_id)
+    find_row(session, Submission, submission_id)
     return session.scalars(
         select(RunRow)
         .where(RunRow.submission_id == submission_id)

@@ -21,7 +21,7 @@ from finishline.rules.scoring.violations import WaivableRule
 from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.purposes import HEAD_TO_HEAD
 from server.base.board_versions import raise_board_version
-from server.base.database import utc_now
+from server.base.database import find_row, utc_now
 from server.base.errors import ConflictError, NotAllowedError, NotFoundError, no_such
 from server.base.events import (
     DuplicateMarked,
@@ -38,7 +38,7 @@ from server.benchmarks.definitions import definition, rules_that_differ
 from server.people.audit import audited
 from server.people.callers import Caller, viewer_for
 from server.people.declared import Form, Routes
-from server.submissions.rows import changed_view, find_submission
+from server.submissions.rows import changed_view
 
 ITS_PAGE = "/submissions/{submission_id}"
 router = Routes(tags=["submissions"])
@@ -105,7 +105,7 @@ def reinstate_submission(
     session: Session, caller: Caller, submission_id: str, body: WithdrawalCreate
 ) -> SubmissionView:
     """Let a withdrawn submission rank again, or a retired one hold first place."""
-    submission = find_submission(session, submission_id)
+    submission = find_row(session, Submission, submission_id)
     was_withdrawn = submission.withdrawn_at is not None
     if not was_withdrawn and submission.retirement is None:
         raise ConflictError(f"Submission {submission_id} is neither withdrawn nor retired.")
@@ -130,7 +130,7 @@ def may_withdraw(caller: Caller, submission: Submission) -> bool:
 
 
 def _find_own(session: Session, caller: Caller, submission_id: str) -> Submission:
-    submission = find_submission(session, submission_id)
+    submission = find_row(session, Submission, submission_id)
     if may_withdraw(caller, submission):
         return submission
     if not may_see(viewer_for(caller), submission):
@@ -163,7 +163,7 @@ def waive_rule(
 ) -> SubmissionView:
     """Waive a rule broken by a result. It may rank, and shows the rule and the reason."""
     rule = body.rule
-    submission = find_submission(session, submission_id)
+    submission = find_row(session, Submission, submission_id)
     waivers = submission.waivers or []
     waived = [waiver["rule"] for waiver in waivers]
     if rule in waived:
@@ -185,7 +185,7 @@ def revoke_rule_waiver(
     session: Session, caller: Caller, submission_id: str, rule: str, body: WithdrawalCreate
 ) -> SubmissionView:
     """Take a waiver back: the rule counts again."""
-    submission = find_submission(session, submission_id)
+    submission = find_row(session, Submission, submission_id)
     waivers = submission.waivers or []
     left = [waiver for waiver in waivers if waiver["rule"] != rule]
     if len(left) == len(waivers):
@@ -199,7 +199,7 @@ def change_waiver(
     session: Session, caller: Caller, submission_id: str, body: WaiverCreate
 ) -> SubmissionView:
     """Waive a rule, or take its waiver back."""
-    waivers = find_submission(session, submission_id).waivers or ()
+    waivers = find_row(session, Submission, submission_id).waivers or ()
     if body.rule in [waiver["rule"] for waiver in waivers]:
         return revoke_rule_waiver(session, caller, submission_id, body.rule, body)
     return waive_rule(session, caller, submission_id, body)

@@ -24,8 +24,8 @@ from finishline.rules.verification.messages import (
     TrainingGrant,
 )
 from finishline.rules.verification.verdict import Reason
-from server.base.database import ServicesDep, utc_now
-from server.base.errors import ConflictError, ContentError, NotFoundError, no_such
+from server.base.database import ServicesDep, find_row, utc_now
+from server.base.errors import ConflictError, ContentError, NotFoundError
 from server.base.http import moment_of_reading
 from server.base.models import (
     Attempt,
@@ -86,7 +86,7 @@ def claim_attempt(
 def _lease(session: Session, attempt_id: str, request: ClaimRequest, caller: Caller) -> Lease:
     """Decide by one UPDATE: a message delivered twice or late finds the attempt taken."""
     require_protocol(request.protocol)
-    attempt = find_attempt(session, attempt_id)
+    attempt = find_row(session, Attempt, attempt_id)
     require_own_name(session, request.worker, caller)
     if attempt.state == "queued" and attempt.sent_to != request.worker:
         raise ConflictError(
@@ -125,14 +125,6 @@ def _refuse_other_class(attempt: Attempt, worker: WorkerRow | None) -> None:
             f"Worker {worker.name} is of {worker.hardware_class}. This head-to-head is of "
             f"{attempt.hardware_class}."
         )
-
-
-def find_attempt(session: Session, attempt_id: str) -> Attempt:
-    """Read an attempt by id. Raises NotFoundError."""
-    attempt = session.get(Attempt, attempt_id)
-    if attempt is None:
-        raise no_such("attempt", attempt_id)
-    return attempt
 
 
 @dataclass(frozen=True)
@@ -219,7 +211,7 @@ def _keep_first_moments(
 
 def owned_attempt(session: Session, leased: Leased) -> Attempt:
     """Return the attempt of a lease, running or ended. Raises ConflictError for an old lease."""
-    attempt = find_attempt(session, leased.attempt_id)
+    attempt = find_row(session, Attempt, leased.attempt_id)
     if attempt.token_sha256 is None or not secrets.compare_digest(
         attempt.token_sha256, hash_token(leased.secret)
     ):

@@ -18,7 +18,7 @@ from finishline.rules.text import count_text
 from finishline.rules.verification.calibration import runs_sha256
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import CALIBRATION
-from server.base.database import Services, utc_now
+from server.base.database import Services, find_row, utc_now
 from server.base.errors import ConflictError, ContentError
 from server.base.events import CalibrationAdopted, emit
 from server.base.forms import NO_FLAG, Body, Sentence, example
@@ -37,7 +37,6 @@ from server.benchmarks.calibrations import (
     chunk_sizes,
     chunks_of,
     convergence_at,
-    find_calibration,
     has_every_run,
     why_not_adoptable,
 )
@@ -150,7 +149,8 @@ def continue_calibration(
     body: CalibrationContinue | None = None,
 ) -> CalibrationView:
     """Train the missing runs after a failure, or add runs and batch sizes."""
-    wanted, calibration = body or CalibrationContinue(), find_calibration(session, calibration_id)
+    wanted = body or CalibrationContinue()
+    calibration = find_row(session, Calibration, calibration_id)
     if calibration.adopted_at is not None:
         raise ConflictError(
             f"Calibration {calibration_id} is adopted and cannot be changed; start another one."
@@ -181,7 +181,7 @@ def cancel_calibration(
     session: Session, services: Services, caller: Caller, calibration_id: str
 ) -> CalibrationView:
     """Cancel the runs under way. Finished runs are kept, and the calibration can be continued."""
-    calibration = find_calibration(session, calibration_id)
+    calibration = find_row(session, Calibration, calibration_id)
     under_way = [chunk for chunk in chunks_of(session, calibration_id) if chunk.state in OPEN]
     if not under_way:
         raise ConflictError(f"Calibration {calibration_id} has no runs under way.")
@@ -210,7 +210,7 @@ def adopt_calibration(
     body: CalibrationAdopt,
 ) -> CalibrationView:
     """Judge verifications of this definition by this calibration, if planned from now on."""
-    calibration = find_calibration(session, calibration_id)
+    calibration = find_row(session, Calibration, calibration_id)
     if calibration.adopted_at is not None:
         raise ConflictError(f"Calibration {calibration_id} is adopted already.")
     if calibration.state == "running":
@@ -361,7 +361,7 @@ def list_calibrations(
 @router.read("/calibrations/{calibration_id}")
 def get_calibration(session: Session, services: Services, calibration_id: str) -> CalibrationView:
     """Read a calibration: its progress, and epochs to converge and the band at each batch size."""
-    calibration = find_calibration(session, calibration_id)
+    calibration = find_row(session, Calibration, calibration_id)
     benchmark = definition(session, calibration.benchmark_sha256)
     rows, chunks = finished_runs(session, calibration.id), chunks_of(session, calibration.id)
     runs = reference_runs(rows)
@@ -411,7 +411,7 @@ def _trained_so_far(chunk: Verification) -> int:
 @router.read("/calibrations/{calibration_id}/runs")
 def get_calibration_runs(session: Session, calibration_id: str) -> CalibrationRuns:
     """List every finished run of a calibration: curve, seed, system and software."""
-    calibration = find_calibration(session, calibration_id)
+    calibration = find_row(session, Calibration, calibration_id)
     rows = finished_runs(session, calibration_id)
     return CalibrationRuns.of(
         calibration,
@@ -428,8 +428,8 @@ def compare_calibrations(
     other: Annotated[str | None, Query(alias="with", max_length=20)] = None,
 ) -> CalibrationComparison:
     """Compare a calibration with another, or with the runs of the benchmark's file."""
-    first = find_calibration(session, calibration_id)
-    second = None if other is None else find_calibration(session, other)
+    first = find_row(session, Calibration, calibration_id)
+    second = None if other is None else find_row(session, Calibration, other)
     if second is not None and second.benchmark_id != first.benchmark_id:
         raise ContentError(
             f"with: calibration {second.id} measured {second.benchmark_id}; expected one of "

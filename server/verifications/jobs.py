@@ -31,7 +31,7 @@ from finishline.rules.verification.messages import (
 )
 from finishline.rules.verification.purposes import CALIBRATION, CROSS_CHECK
 from finishline.rules.verification.verdict import Reason, Verdict
-from server.base.database import utc_now
+from server.base.database import find_row, utc_now
 from server.base.errors import ConflictError, ContentError
 from server.base.events import (
     DispatchWakeup,
@@ -42,7 +42,7 @@ from server.base.events import (
 )
 from server.base.models import Attempt, Calibration, JobTraining, Submission, Verification
 from server.base.standing import ENDED, OPEN, claim_of, measures, purpose_of, run_limit_seconds
-from server.benchmarks.calibrations import chunks_of, find_calibration, has_every_run
+from server.benchmarks.calibrations import chunks_of, has_every_run
 from server.benchmarks.definitions import (
     adopted_calibration,
     benchmark_of,
@@ -169,7 +169,7 @@ def settle_calibration(session: Session, event: VerificationChanged) -> None:
     if event.moment not in ENDED:
         return
     session.flush()
-    calibration = find_calibration(session, verification.calibration_id)
+    calibration = find_row(session, Calibration, verification.calibration_id)
     if any(chunk.state in OPEN for chunk in chunks_of(session, calibration.id)):
         return
     calibration.state = "done" if has_every_run(session, calibration) else "incomplete"

@@ -21,7 +21,7 @@ from finishline.rules.verification.entry import (
 )
 from finishline.rules.verification.head_to_head import looks_of, why_no_head_to_head
 from finishline.rules.verification.purposes import ASKED_FOR, HEAD_TO_HEAD, PURPOSES
-from server.base.database import Services
+from server.base.database import Services, find_row
 from server.base.errors import (
     ConflictError,
     ContentError,
@@ -53,7 +53,6 @@ from server.people.audit import record
 from server.people.callers import Caller, viewer_for
 from server.people.declared import Form, Routes
 from server.submissions.quotas import NOTHING_KEPT, require_gpu_seconds, reserve_replay
-from server.submissions.rows import find_submission
 from server.verifications.head_to_heads import (
     REFERENCE,
     REFERENCE_RUNS,
@@ -207,7 +206,7 @@ def request_verification(
     their own submission, which counts against their quota. Organisers may request any.
     """
     wanted = body or VerificationCreate()
-    submission, reserved = find_submission(session, submission_id), None
+    submission, reserved = find_row(session, Submission, submission_id), None
     kind = wanted.kind or kind_that_checks(submission)
     wishes = {REPEATS: wanted.repeats}
     if submission.user.name == REFERENCE and submission.pool_id is None:
@@ -462,7 +461,10 @@ def _find_both(
             f"Submission {body.challenger} cannot have a head-to-head with itself; expected two "
             "submissions."
         )
-    found = find_submission(session, body.challenger), find_submission(session, body.holder)
+    found = (
+        find_row(session, Submission, body.challenger),
+        find_row(session, Submission, body.holder),
+    )
     for one in found:
         if not may_see(viewer_for(caller), one):
             raise no_such("submission", one.id)

@@ -14,7 +14,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.verification.purposes import REPLAY
 from server.base.artifacts import ArtifactStore, Staged
 from server.base.board_versions import board_versions
-from server.base.database import OUTAGES, Services, utc_now
+from server.base.database import OUTAGES, Services, find_row, utc_now
 from server.base.errors import ConflictError, NotAllowedError, ServerError, UsedUpError
 from server.base.fleet import Fleet
 from server.base.http import note
@@ -26,7 +26,6 @@ from server.people.callers import Caller
 from server.people.declared import Routes
 from server.submissions.rows import (
     changed_view,
-    find_submission,
     new_id,
     no_result,
     stored_result,
@@ -287,7 +286,7 @@ def retire_submission(
     reinstatement undoes it.
     """
     note(submission_id=submission_id)
-    submission = find_submission(session, submission_id)
+    submission = find_row(session, Submission, submission_id)
     benchmark = definition(session, submission.benchmark_sha256)
     places = read_first_places(session, benchmark).values()
     holders = {place.holder.submission_id for place in places if place.holder is not None}

@@ -12,12 +12,12 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.verification.messages import Failure
 from finishline.rules.verification.verdict import Reason
-from server.base.database import Database, utc_now
+from server.base.database import Database, find_row, utc_now
 from server.base.events import VerificationChanged, WorkerOut, emit
 from server.base.fleet import LONGEST_ABSENCE, Fleet
 from server.base.models import Attempt, ReplayEventRow, Verification
 from server.base.visibility import ORGANISER
-from server.verifications.attempts import as_followed, find_attempt, retry_or_give_up
+from server.verifications.attempts import as_followed, retry_or_give_up
 from server.verifications.jobs import Event, StateError, end, move, why_over_limit
 from server.verifications.judge import NO_SECOND_WORKER, has_other_owner
 from server.verifications.queue import able_workers, read_waiting
@@ -163,7 +163,7 @@ def _end_each(
     for attempt_id in attempt_ids:
         try:
             with database.write() as session:
-                stop(session, find_attempt(session, attempt_id))
+                stop(session, find_row(session, Attempt, attempt_id))
             ended += 1
         except StateError as moved:
             log.info("not ended: %s", moved)

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from finishline.api.schema import Schema
 from finishline.rules.verification.messages import BoxWord, WorkerSystem
 from finishline.rules.verification.utilisation import roofline, samples_per_second
+from server.base.database import find_row
 from server.base.errors import ConflictError, ContentError
 from server.base.fleet import Fleet, state_word
 from server.base.forms import Body, Sentence, example
@@ -32,7 +33,7 @@ from server.people.callers import Caller
 from server.people.declared import Form, Routes
 from server.verifications import workers
 from server.verifications.queue import QueueView, WorkView, get_queue, read_attempts, runs_under_way
-from server.verifications.workers import HAS_FIGURES, IS_CANARY, ProbeView, find_worker, read_probes
+from server.verifications.workers import HAS_FIGURES, IS_CANARY, ProbeView, read_probes
 
 LATEST_ATTEMPTS = 20
 POINTS = 30
@@ -273,7 +274,7 @@ def count_workers(session: Session) -> WorkerCounts:
 @router.read("/workers/{name}")
 def get_worker(session: Session, name: str) -> WorkerDetail:
     """Read a worker: its current attempt, its latest attempts, and its roofline."""
-    (worker,) = _views(session, Fleet.read(session), [find_worker(session, name)])
+    (worker,) = _views(session, Fleet.read(session), [find_row(session, WorkerRow, name)])
     own = select(Attempt.id).where(Attempt.worker == name).order_by(Attempt.started_at.desc())
     ids = session.scalars(own.limit(LATEST_ATTEMPTS)).all()
     attempts = [

@@ -22,8 +22,8 @@ from finishline.rules.verification.messages import (
     WorkerSystem,
 )
 from finishline.rules.verification.utilisation import TOLERANCE
-from server.base.database import to_json, utc_now, wait_to_write
-from server.base.errors import ConflictError, ContentError, HttpError, NotAllowedError, no_such
+from server.base.database import find_row, to_json, utc_now, wait_to_write
+from server.base.errors import ConflictError, ContentError, HttpError, NotAllowedError
 from server.base.events import DispatchWakeup, WorkerOut, emit, wake_after_commit
 from server.base.fleet import (
     EVERYTHING,
@@ -72,7 +72,7 @@ def send_hello(session: Session, caller: Caller, body: WorkerHello) -> HelloAnsw
     if hardware_class is not None:
         refuse_misfit(hardware_class, system)
     is_new = not require_own_name(session, name, caller)
-    worker = _reserve(session, body.system, caller) if is_new else find_worker(session, name)
+    worker = _reserve(session, body.system, caller) if is_new else session.get_one(WorkerRow, name)
     if body.state == "idle" and (is_new or worker.state != "idle"):
         wake_after_commit(session, DispatchWakeup)
     if worker.hardware_class != body.system.hardware_class:
@@ -117,7 +117,7 @@ def _reserve(session: Session, system: WorkerSystem, caller: Caller) -> WorkerRo
     """Take a name for a user, in one transaction at a time, so that the limit holds."""
     wait_to_write(session)
     if require_own_name(session, system.worker, caller):  # Another request was first.
-        return find_worker(session, system.worker)
+        return find_row(session, WorkerRow, system.worker)
     own = (
         WorkerRow.user_id == caller.user_id,
         WorkerRow.last_seen_at > utc_now() - FORGOTTEN_AFTER,
@@ -209,14 +209,6 @@ def is_organisers_worker(session: Session, name: str) -> bool:
     return worker is not None and Fleet.read(session).is_organisers(worker)
 
 
-def find_worker(session: Session, name: str) -> WorkerRow:
-    """Find a worker by name. Raises NotFoundError."""
-    worker = session.get(WorkerRow, name)
-    if worker is None:
-        raise no_such("worker", name)
-    return worker
-
-
 def confirm_worker(
     session: Session, actor: Actor, name: str, *, reason: str | None, owner: str | None = None
 ) -> None:
@@ -225,7 +217,7 @@ def confirm_worker(
     An actor without a user is the server's administration. Its worker counts as the organisers',
     even after a user's confirmation. It names the `owner` it expects.
     """
-    worker = find_worker(session, name)
+    worker = find_row(session, WorkerRow, name)
     is_confirmed = worker.confirmed_at is not None
     if is_confirmed and (actor.user_id is not None or worker.confirmed_by is None):
         raise ConflictError(f"Worker {name} is confirmed already.")
@@ -270,7 +262,7 @@ def send_again_now(session: Session, attempt_id: str) -> None:
 
 def pause_worker(session: Session, actor: Actor, name: str, *, reason: str, **more: object) -> None:
     """Pause a worker, with `more` for the audit log. Raises NotFoundError."""
-    worker = find_worker(session, name)
+    worker = find_row(session, WorkerRow, name)
     with audited(session, actor, "worker.pause", worker, reason=reason, **more):
         worker.held, worker.held_by, worker.held_because = PAUSED, actor.name, reason
         worker.held_at = utc_now()
@@ -284,7 +276,7 @@ def pause_by_server(session: Session, name: str, *, by: str, why: str, **more: o
 
 def resume_worker(session: Session, caller: Caller, name: str, *, reason: str | None) -> None:
     """Let a worker take work again. Raises NotFoundError, ConflictError if it is not paused."""
-    worker = find_worker(session, name)
+    worker = find_row(session, WorkerRow, name)
     if worker.held is None:
         raise ConflictError(f"Worker {name} is not paused.")
     with audited(session, caller, "worker.resume", worker, reason=reason):
@@ -461,7 +453,7 @@ def set_baseline_anew(
     session: Session, caller: Caller, name: str, *, reason: str | None = None
 ) -> None:
     """Reset a worker's baseline: its next readings define it. Raises NotFoundError."""
-    worker = find_worker(session, name)
+    worker = find_row(session, WorkerRow, name)
     with audited(session, caller, "worker.baseline", worker, reason=reason):
         worker.baseline_since = utc_now()
         worker.drift = worker.drifted_at = None
@@ -491,6 +483,6 @@ def read_probes(
 @router.read("/workers/{name}/probes")
 def list_probes(session: Session, name: str) -> ProbeList:
     """List a worker's roofs and speed checks over time, the newest first."""
-    find_worker(session, name)
+    find_row(session, WorkerRow, name)
     probes = read_probes(session, [name], each=HISTORY_LIMIT).get(name, [])
     return ProbeList(worker=name, probes=probes)
