@@ -6,6 +6,7 @@ import hashlib
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 import orjson
@@ -14,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from finishline.api.boards import COLUMN_FIELDS, BoardView, nested
 from finishline.api.comparisons import SubmissionComparison
+from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.board_versions import board_version, hint_of
 from server.base.database import Services, ServicesDep
 from server.base.http import is_known, takes_gzip
@@ -99,13 +101,15 @@ def answer_board(
     services: Services,
     request: Request,
     benchmark_id: str,
+    query: BoardQuery,
     media_type: str,
-    make: Callable[[Session], Encoded],
+    make: Callable[[Session, Benchmark, BoardQuery], Encoded],
 ) -> Response:
     """Answer with the board that `make` reads, cacheable because it is the same for all."""
+    benchmark = find_benchmark(services.benchmarks, benchmark_id)
     with services.database.read_snapshot() as session:
         version = board_version(session, benchmark_id)
-        encoded = make(session)
+        encoded = make(session, benchmark, query)
     content, etag = encoded.content, encoded.etag
     hint = hint_of(request.scope)
     hint.benchmark_id, hint.version, hint.etag = benchmark_id, version, etag
@@ -155,7 +159,8 @@ def get_board_csv(
     benchmark_id: str, query: BoardQueryDep, services: ServicesDep, request: Request
 ) -> Response:
     """Read the same board as CSV."""
-    return _answer(services, request, benchmark_id, query, encode_csv, "text/csv; charset=utf-8")
+    make = partial(_encoded, encode_csv)
+    return answer_board(services, request, benchmark_id, query, "text/csv; charset=utf-8", make)
 
 
 @router.get("/leaderboards/{benchmark_id}", response_model=BoardView)
@@ -163,7 +168,8 @@ def get_board(
     benchmark_id: str, query: BoardQueryDep, services: ServicesDep, request: Request
 ) -> Response:
     """Read a benchmark's leaderboard: ranked entries, then unranked ones with the reason."""
-    return _answer(services, request, benchmark_id, query, encode_json, "application/json")
+    make = partial(_encoded, encode_json)
+    return answer_board(services, request, benchmark_id, query, "application/json", make)
 
 
 @router.get("/leaderboards/{benchmark_id}/preview", response_model=PreviewView)
@@ -214,22 +220,10 @@ def get_race(session: Session, verification_id: str) -> RaceView:
     return read_race(session, find_verification(session, verification_id))
 
 
-def _answer(
-    services: ServicesDep,
-    request: Request,
-    benchmark_id: str,
-    query: BoardQuery,
-    write: Callable[[Board], bytes],
-    media_type: str,
-) -> Response:
-    benchmark = find_benchmark(services.benchmarks, benchmark_id)
-    return answer_board(
-        services,
-        request,
-        benchmark_id,
-        media_type,
-        lambda session: encode(read_board(session, benchmark, query), write),
-    )
+def _encoded(
+    write: Callable[[Board], bytes], session: Session, benchmark: Benchmark, query: BoardQuery
+) -> Encoded:
+    return encode(read_board(session, benchmark, query), write)
 
 
 router.include_router(races)

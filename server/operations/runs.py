@@ -163,15 +163,9 @@ def get_board_parquet(
     benchmark_id: str, query: BoardQueryDep, services: ServicesDep, request: Request
 ) -> Response:
     """Export every entry of the same board as Parquet. Ignores `limit` and `cursor`."""
-    benchmark = find_benchmark(services.benchmarks, benchmark_id)
+    find_benchmark(services.benchmarks, benchmark_id)
     _require_parquet()
-    return answer_board(
-        services,
-        request,
-        benchmark_id,
-        MEDIA_TYPE,
-        lambda session: _encode_board(session, benchmark, query),
-    )
+    return answer_board(services, request, benchmark_id, query, MEDIA_TYPE, _encode_board)
 
 
 @router.get("/runs.parquet", tags=["benchmarks"], response_class=Response, responses=ANSWER)

@@ -237,9 +237,7 @@ def benchmark_page(benchmark_id: str, services: ServicesDep, request: Request) -
     wants_page = "text/html" in request.headers.get("accept", "")
     try:
         query = PageQuery.model_validate(typed)
-        return answer_board(
-            services, request, benchmark_id, HTML, lambda s: _encoded_page(s, benchmark, query)
-        )
+        return answer_board(services, request, benchmark_id, query, HTML, _encoded_page)
     except REFUSALS as error:
         if wants_page:
             problems = problems_of(error, typed)
