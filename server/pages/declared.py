@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from inspect import signature
 from operator import attrgetter
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Request
@@ -222,7 +222,8 @@ def routes() -> APIRouter:
 
 def _posting(form: Form, make: Callable[..., Any], console: Any) -> Any:
     body = signature(make).parameters.get("body")
-    model = None if body is None or body.default is None else body.annotation
+    # The API may leave a body out, a form sends its fields.
+    model = None if body is None else next(iter(get_args(body.annotation)), body.annotation)
     on_page = form.page or form.address
 
     def send(_console: Console, _sent: dict[str, str], **given: Any) -> Response:

@@ -192,7 +192,12 @@ MOST_REQUESTS = 3
 ASK_AN_ORGANISER = "Only an organiser can request another one."
 
 
-@router.command("/submissions/{submission_id}/verifications", role="submitter", status=201)
+@router.command(
+    "/submissions/{submission_id}/verifications",
+    Form("/submissions/{submission_id}/verify", to="/verifications/{0.id}"),
+    role="submitter",
+    status=201,
+)
 def request_verification(
     session: Session,
     services: Services,
@@ -244,22 +249,6 @@ def request_verification(
     session.flush()
     session.refresh(verification)
     return view(session, verification)
-
-
-@router.command(
-    None,
-    Form("/submissions/{submission_id}/verify", to="/verifications/{0.id}"),
-    role="submitter",
-)
-def request_from_page(
-    session: Session,
-    services: Services,
-    caller: Caller,
-    submission_id: str,
-    body: VerificationCreate,
-) -> VerificationView:
-    """Request a verification from the page of a submission."""
-    return request_verification(session, services, caller, submission_id, body)
 
 
 def why_no_room(
