@@ -44,7 +44,7 @@ def install_definitions(session: Session, folder: Path) -> None:
     The shipped definitions of imported archives follow the release. A benchmark without its file is
     no longer offered, unless an organiser added it. Frozen definitions stay.
     """
-    frozen, present = frozen_benchmarks(session, utc_now()), in_force(session)
+    frozen, present = frozen_benchmarks(session), in_force(session)
     names = load_benchmarks(folder).keys() | (shipped_texts().keys() & present.keys())
     for name in sorted(names - frozen):
         content = _text_on_disk(name, folder) or b""
@@ -62,7 +62,7 @@ def install_definitions(session: Session, folder: Path) -> None:
 def frozen_differences(session: Session, folder: Path) -> list[str]:
     """Warn of frozen benchmarks with another text in their file on disk."""
     current, warnings = in_force(session), []
-    for name in sorted(frozen_benchmarks(session, utc_now()) & current.keys()):
+    for name in sorted(frozen_benchmarks(session) & current.keys()):
         text, frozen = _text_on_disk(name, folder), current[name]
         found = None if text is None else hashlib.sha256(text).hexdigest()
         if frozen.added_by is None and found != frozen.sha256:
@@ -119,7 +119,7 @@ def _add(
         )
     if before is not None and before.sha256 == benchmark.sha256:
         return False
-    if name in frozen_benchmarks(session, utc_now()):
+    if name in frozen_benchmarks(session):
         raise ConflictError(
             f"The rules of {name} are frozen. Unfreeze them first: "
             f"finishline benchmark phase {name} --freezes none --unfreeze --reason WHY"

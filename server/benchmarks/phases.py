@@ -184,9 +184,9 @@ def all_current_dates(session: Session, *benchmark_ids: str) -> dict[str, Dates]
     return {row.benchmark_id: Dates.model_validate(row) for row in rows}
 
 
-def frozen_benchmarks(session: Session, now: datetime) -> set[str]:
+def frozen_benchmarks(session: Session) -> set[str]:
     """List the ids of benchmarks with frozen rules."""
-    every = all_current_dates(session).items()
+    every, now = all_current_dates(session).items(), utc_now()
     return {name for name, dates in every if has_come(dates.freezes_at, now)}
 
 

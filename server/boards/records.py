@@ -147,11 +147,9 @@ def first_row(held: DivisionRecords) -> RecordView | NoRecordView:
     return min(rows, key=lambda one: one.tta_seconds)
 
 
-def held_record(
-    session: Session, benchmark: Benchmark, division: str, *, version: int | None = None
-) -> dict[str, Any] | None:
+def held_record(session: Session, benchmark: Benchmark, division: str) -> dict[str, Any] | None:
     """Return a division's published record, with the `lower` times that missed it."""
-    for one in list_records(session, benchmark, version=version).divisions:
+    for one in list_records(session, benchmark).divisions:
         if one.division == division and one.evidence == "published":
             last = one.records[-1]
             missed = [each for each in one.not_records if each.tta_seconds < last.tta_seconds]

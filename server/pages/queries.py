@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import func, select
-from sqlalchemy.orm import Session, selectinload, undefer
+from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import place_words
@@ -13,7 +13,7 @@ from finishline.rules.statistics.aggregate import mean
 from server.base.board_versions import board_version
 from server.base.database import Services
 from server.base.models import PoolRun, RunRow, Submission, Verification
-from server.base.standing import published_verification
+from server.base.standing import IN_SHORT, published_verification
 from server.benchmarks.definitions import definition
 from server.benchmarks.endpoints import benchmark_view
 from server.boards.board import RankedBoard, query_of, ranked_board
@@ -264,9 +264,5 @@ def latest_of(session: Session, submission: Submission, *, most: int) -> Sequenc
         select(Verification)
         .where(Verification.id.in_(wanted))
         .order_by(Verification.created_at.desc())
-        .options(
-            undefer(Verification.reasons),
-            selectinload(Verification.attempts),
-            selectinload(Verification.trainings),
-        )
+        .options(*IN_SHORT)
     ).all()
