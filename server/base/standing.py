@@ -27,6 +27,7 @@ KEEP: Final = "keep"
 # A training is replayed, a package measured, and an inference has its latency measured.
 KIND_THAT_CHECKS = {each.checks_claims: name for name, each in PURPOSES.items()}
 DecisionWord = Literal["publish", "keep", "pending"]
+Status = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
 
 
 def purpose_of(verification: Verification) -> Purpose:

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from finishline.rules.ranking import KIND_OF_METRIC, POSSIBLE, Check, Evidence, Metric
 from finishline.rules.statistics.aggregate import Spread, variance_of_mean
 from finishline.rules.statistics.gaps import TIME, Gap, Score
+from server.base.standing import Status
 
 FIRST_METRIC: dict[str, Metric] = {"train": "tta", "inference": "latency"}
 FIGURE_OF_METRIC: dict[Metric, str] = {
@@ -44,7 +45,6 @@ NOT_CALIBRATED = "claimed, undecided: not calibrated at its batch size"
 # Rows of fewer runs, or fewer different counts of epochs, share no number.
 FEWEST_RUNS_TO_SHARE = 5
 FEWEST_VALUES_TO_SHARE = 3
-Status = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

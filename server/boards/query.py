@@ -21,7 +21,7 @@ from finishline.rules.run import Clock, ClockName
 from finishline.rules.submissions.claim import Kind
 from server.base.errors import ConflictError, ContentError
 from server.base.forms import Body, DayField
-from server.boards.order import Status
+from server.base.standing import Status
 from server.boards.rows import PlacedRow
 
 SortColumn = Literal[

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 from urllib.parse import urlencode
 
 from fastapi import Query, Response
@@ -23,6 +23,7 @@ from server.base.standing import (
     LISTED,
     OPEN,
     SHOWN,
+    Status,
     checks_claim,
     claim_of,
     find_verification,
@@ -66,7 +67,6 @@ from web.names import row_name
 MOST = 100
 LATEST = 20
 LATELY = timedelta(days=7)
-STATUSES = ("claimed", "verifying", "verified", "rejected", "inconclusive")
 # A batch needs a reason, even in a dry run.
 DRY_RUN = {"reason": "dry run", "dry_run": True}
 DECIDED = {"publish": "to publish it", "keep": "to keep it back"}
@@ -192,7 +192,7 @@ def verify_page(
         "lacking": Fleet.read(session).lacks,
         "under_way": under_way(session),
         "benchmarks": [("", "–"), *sorted(services.benchmarks)],
-        "statuses_to_choose": [("", "any status"), *STATUSES],
+        "statuses_to_choose": [("", "any status"), *get_args(Status)],
         **(_dry_run(session, services, caller, typed) if preview else {}),
     }
 

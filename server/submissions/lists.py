@@ -21,10 +21,10 @@ from server.base.models import (
     Verification,
 )
 from server.base.paging import CURSOR_PATTERN, EPOCH, Page, read_cursor, read_page
+from server.base.standing import Status
 from web.names import accelerator_of_system
 
 PAGE = 25
-Verdict = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
 VerificationWord = Literal[
     "queued", "running", "checking", "verified", "rejected", "inconclusive", "failed", "cancelled"
 ]
@@ -50,7 +50,7 @@ class ListQuery(BaseModel):
 class SubmissionQuery(ListQuery):
     """Filters of the list of submissions. `source` is people here, or published archives."""
 
-    verdict: Verdict | None = None
+    verdict: Status | None = None
     source: Source | None = None
 
 

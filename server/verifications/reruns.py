@@ -25,6 +25,7 @@ from server.base.models import Submission
 from server.base.standing import (
     PUBLISH,
     Estimator,
+    Status,
     claim_of,
     find_verification,
     publication,
@@ -43,7 +44,6 @@ from server.verifications.views import view
 router = Routes(tags=["verifications"])
 DECIDE = "/console/decide"
 LARGEST_BATCH = 1000
-Status = Literal["claimed", "verifying", "verified", "rejected", "inconclusive"]
 
 
 class BatchCreate(Body):
