@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 from sqlalchemy.orm import Session, selectinload
 
 from finishline.api.schema import Schema
@@ -20,11 +20,7 @@ from finishline.rules.verification.calibration import calibrated_by
 from finishline.rules.verification.control_points import control_points
 from finishline.rules.verification.messages import ControlPoint
 from finishline.rules.verification.verdict import SHARES
-from server.base.models import (
-    Calibration,
-    CalibrationRunRow,
-    Verification,
-)
+from server.base.models import Calibration, Verification
 from server.benchmarks.definitions import finished_runs
 
 
@@ -168,22 +164,6 @@ class CalibrationComparison(Schema):
     second: str | None
     benchmark: str
     sizes: list[SizeComparisonView]
-
-
-def list_calibrations(
-    session: Session, *, benchmark_id: str | None, limit: int
-) -> list[Calibration]:
-    """List calibrations, newest first."""
-    query = select(Calibration).order_by(Calibration.created_at.desc()).limit(limit)
-    if benchmark_id is not None:
-        query = query.where(Calibration.benchmark_id == benchmark_id)
-    return list(session.scalars(query))
-
-
-def count_runs(session: Session) -> dict[str, int]:
-    """Count finished runs by calibration id."""
-    of = CalibrationRunRow.calibration_id
-    return dict(session.execute(select(of, func.count()).group_by(of)).all())
 
 
 def chunks_of(session: Session, calibration_id: str) -> list[Verification]:

@@ -190,28 +190,6 @@ class ConvergenceView(Schema):
     calibration: CalibratedPoints | None = None
 
 
-def convergence_view(session: Session, benchmark: Benchmark) -> ConvergenceView:
-    """Read the convergence of the reference, and place each submission on it."""
-    adopted = adopted_calibration(session, benchmark.sha256)
-    calibration = None
-    if adopted is not None:
-        judging = judging_benchmark(session, benchmark.sha256, adopted.id)
-        calibration = CalibratedPoints.of(adopted, points=_reference(judging)[0])
-    placed = _placed_submissions(session, benchmark)
-    points, envelope = _reference(benchmark)
-    return ConvergenceView(
-        benchmark=benchmark.benchmark_id,
-        unit=UNITS[benchmark.convergence_unit],
-        judged=benchmark.rcp is not None,
-        allowance=benchmark.rcp.allowance if benchmark.rcp is not None else 0.0,
-        points=points,
-        envelope=envelope,
-        submissions=[view for view in placed if view is not None],
-        left_out=sum(view is None for view in placed),
-        calibration=calibration,
-    )
-
-
 def _reference(benchmark: Benchmark) -> tuple[list[ReferencePointView], list[EnvelopePoint]]:
     """Place the reference at each batch size, and on a line with even steps on a log axis."""
     is_judged, runs = benchmark.rcp is not None, max(3, benchmark.runs.count)
@@ -388,7 +366,24 @@ def get_convergence(session: Session, services: Services, benchmark_id: str) -> 
     Without runs of its reference a benchmark has no points.
     """
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
-    return convergence_view(session, benchmark)
+    adopted = adopted_calibration(session, benchmark.sha256)
+    calibration = None
+    if adopted is not None:
+        judging = judging_benchmark(session, benchmark.sha256, adopted.id)
+        calibration = CalibratedPoints.of(adopted, points=_reference(judging)[0])
+    placed = _placed_submissions(session, benchmark)
+    points, envelope = _reference(benchmark)
+    return ConvergenceView(
+        benchmark=benchmark_id,
+        unit=UNITS[benchmark.convergence_unit],
+        judged=benchmark.rcp is not None,
+        allowance=benchmark.rcp.allowance if benchmark.rcp is not None else 0.0,
+        points=points,
+        envelope=envelope,
+        submissions=[view for view in placed if view is not None],
+        left_out=sum(view is None for view in placed),
+        calibration=calibration,
+    )
 
 
 @router.post("/benchmarks", status_code=201, openapi_extra=MULTIPART)

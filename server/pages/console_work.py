@@ -34,7 +34,6 @@ from server.base.standing import (
     require_submission,
     row_evidence,
 )
-from server.benchmarks.calibrations import count_runs
 from server.benchmarks.definitions import definition
 from server.boards.compare import get_verification_comparison
 from server.boards.records import list_records
@@ -43,7 +42,7 @@ from server.pages.queries import brief, submission_context
 from server.people.accounts import ORGANISERS
 from server.people.callers import Caller
 from server.people.declared import filled
-from server.verifications.calibrations import summary
+from server.verifications.calibrations import summaries
 from server.verifications.pools import row_if_published
 from server.verifications.queue import Waits, get_queue
 from server.verifications.requests import BATCH, HEAD_TO_HEADS, Cost, cost_of_head_to_head
@@ -79,13 +78,16 @@ def overview(session: Session, services: Services, caller: Caller) -> Context | 
     """Show open tasks of organisers. Other users are redirected to their account."""
     if caller.role not in ORGANISERS:
         return RedirectResponse("/account", status_code=303)
-    has_failed = (Verification.state == "failed") & (Verification.ended_at >= utc_now() - LATELY)
+    lately = utc_now() - LATELY
+    failed = (Verification.state == "failed") & (Verification.ended_at >= lately)
+    # Most of these attempts are repeated.
+    lost = Attempt.state.in_(("failed", "lost")) & (Attempt.ended_at >= lately)
     return {
         "pending": pending_verdicts(session),
         "under_way": under_way(session),
         **seen_workers(session),
-        "failed": _lines(session, has_failed, Verification.ended_at),
-        "failed_attempts": count_failed_attempts(session),
+        "failed": _lines(session, failed, Verification.ended_at),
+        "failed_attempts": session.scalar(select(func.count()).select_from(Attempt).where(lost)),
         "calibrations": open_calibrations(session, services.benchmarks),
     }
 
@@ -134,13 +136,6 @@ def _lines(
     return found
 
 
-def count_failed_attempts(session: Session) -> int:
-    """Count the attempts of the last days that failed or were lost. Most are repeated."""
-    lately = Attempt.ended_at >= utc_now() - LATELY
-    wanted = Attempt.state.in_(("failed", "lost")) & lately
-    return session.scalar(select(func.count()).select_from(Attempt).where(wanted)) or 0
-
-
 def seen_workers(session: Session) -> Context:
     """Count workers of the last days, and list those off their baseline or gone silent."""
     since = utc_now() - LATELY
@@ -162,11 +157,9 @@ def open_calibrations(session: Session, offered: Mapping[str, Benchmark]) -> lis
         .order_by(Calibration.created_at.desc())
         .limit(MOST)
     )
-    counts = count_runs(session)
-    found = [summary(row, finished=counts.get(row.id, 0), offered=offered) for row in rows]
     return [
         each.model_dump(mode="json")
-        for each in found
+        for each in summaries(session, rows, offered)
         if each.state == "running" or not each.outdated
     ]
 
@@ -297,31 +290,23 @@ def decision_page(session: Session, services: Services, verification_id: str) ->
     figures = (comparison.first.runs, comparison.second.runs) if comparison else ([], [])
     left = [each["id"] for each in pending_verdicts(session) if each["id"] != verification.id]
     context = submission_context(session, services, submission)
-    sides = (
-        None if standing is None else _side(standing, submission, figures[0]),
-        _side(verification, submission, figures[1]),
-    )
+    benchmark = services.benchmarks.get(submission.benchmark_id)
+    boards = [] if benchmark is None else list_records(session, benchmark).divisions
     before = row_evidence(submission)
     is_judged = verification.outcome is not None and checks_claim(verification, submission)
     after = row_if_published(session, submission, verification) if is_judged else before
     return {
         "submission": context["submission"],
-        "standing": sides[0],
-        "waiting": sides[1],
+        "standing": None if standing is None else _side(standing, submission, figures[0]),
+        "waiting": _side(verification, submission, figures[1]),
         "comparison": comparison,
         "next": left[0] if left else None,
         "left": len(left),
         "words": (evidence_words(before), evidence_words(after)),
         "is_lost": after["evidence"] == "claimed",
-        "holds_record": _holds_record(session, services, submission),
+        "holds_record": submission.id in {board.holder for board in boards},
         "time": context["time"],
     }
-
-
-def _holds_record(session: Session, services: Services, submission: Submission) -> bool:
-    benchmark = services.benchmarks.get(submission.benchmark_id)
-    divisions = [] if benchmark is None else list_records(session, benchmark).divisions
-    return submission.id in {division.holder for division in divisions}
 
 
 def _side(

@@ -188,21 +188,18 @@ def round_page(
             for one in matrix.benchmarks
         },
         "times": {
-            benchmark["id"]: _unit(session, services, benchmark, chosen)
+            one["id"]: times_of(
+                session, services, one["id"], chosen, EVIDENCE_OF_ROUND[one["round"]][0]
+            )
             if round_id == OPEN or show == "first"
             else every
-            for benchmark in matrix.benchmarks
+            for one in matrix.benchmarks
         },
         "most": MOST_SYSTEMS,
         "divisions": divisions,
         "division": chosen,
         "show": show,
     }
-
-
-def _unit(session: Session, services: Services, benchmark: Any, division: str | None) -> TimeFormat:
-    evidence = "published" if benchmark["round"] == "archive" else "measured"
-    return times_of(session, services, benchmark["id"], division, evidence)
 
 
 @public_page("/accelerators/{accelerator}", "results.html", to_all=True)

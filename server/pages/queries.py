@@ -140,13 +140,19 @@ def brief(submission: Submission) -> Context:
 def submission_page_context(
     session: Session, services: Services, submission: Submission
 ) -> Context:
-    """Build the context of a submission's page."""
+    """Describe a submission, its place, and its latest verifications with the published one."""
     published = published_verification(submission)
     benchmark = services.benchmarks.get(submission.benchmark_id)
-    latest = latest_of(session, submission, most=MOST_CHECKS)
+    wanted = {each.id for each in submission.verifications[-MOST_CHECKS:]}
+    wanted |= set() if published is None else {published.id}
+    checks = session.scalars(
+        select(Verification)
+        .where(Verification.id.in_(wanted))
+        .order_by(Verification.created_at.desc())
+        .options(*IN_SHORT)
+    ).all()
     return submission_context(session, services, submission) | {
-        # The latest verifications, always with the published one.
-        "checks": [line(session, each).model_dump(mode="json") for each in latest],
+        "checks": [line(session, each).model_dump(mode="json") for each in checks],
         "measured": measured_beside(published.report) if published is not None else None,
         # None also if the benchmark was removed.
         "place": None if benchmark is None else place_of(session, benchmark, submission),
@@ -253,16 +259,3 @@ def measured_beside(report: Table | None) -> dict[str, Any] | None:
         "hardware_class": system.get("hardware_class"),
         "worker": system.get("worker"),
     }
-
-
-def latest_of(session: Session, submission: Submission, *, most: int) -> Sequence[Verification]:
-    """Read the latest verifications of a submission, newest first, and always the published one."""
-    latest = {verification.id for verification in submission.verifications[-most:]}
-    published = published_verification(submission)
-    wanted = latest if published is None else latest | {published.id}
-    return session.scalars(
-        select(Verification)
-        .where(Verification.id.in_(wanted))
-        .order_by(Verification.created_at.desc())
-        .options(*IN_SHORT)
-    ).all()

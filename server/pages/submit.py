@@ -189,9 +189,9 @@ def _answer(request: Request, console: Console, form: FormData) -> Response:
         with read_upload(services, chosen_form(form)) as upload:
             if not _text(form, "send"):
                 found = preview_submission(services, caller, upload)
-                benchmark = services.benchmarks[found.benchmark]
-                units = {"unit": benchmark.target.unit, "time_unit": benchmark.time_unit}
-                return again(preview=found, title=benchmark.title, **units)
+                one = services.benchmarks[found.benchmark]
+                units = {"unit": one.target.unit, "time_unit": one.time_unit}
+                return again(preview=found, title=one.title, **units)
             # The same files sent twice by one form are one submission.
             key = f"{typed['key']}.{upload.sha256}"
             submission_id = accept(services, caller, upload, key=key).submission_id

@@ -15,7 +15,7 @@ from server.base.models import Calibration, Submission, Verification
 from server.base.standing import find_verification, report_of
 from server.benchmarks import calibrations as queries
 from server.benchmarks.definitions import adopted_calibration, definition, find_benchmark
-from server.benchmarks.endpoints import benchmark_view, convergence_view
+from server.benchmarks.endpoints import benchmark_view, get_convergence
 from server.boards.live import read_race
 from server.boards.rows import measured_runs
 from server.pages.declared import Context, plain, public_page
@@ -188,10 +188,8 @@ def _second(
 def convergence_page(session: Session, services: Services, benchmark_id: str) -> Context:
     """Show the reference's convergence, and the submissions on it."""
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
-    return {
-        "benchmark": benchmark_view(benchmark),
-        "convergence": convergence_view(session, benchmark),
-    }
+    convergence = get_convergence(session, services, benchmark_id)
+    return {"benchmark": benchmark_view(benchmark), "convergence": convergence}
 
 
 SHORT_HISTORY = 40

@@ -1,7 +1,7 @@
 """Start, continue, cancel, adopt and read calibrations, and store their runs."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -343,19 +343,25 @@ def summary(
     )
 
 
+def summaries(
+    session: Session, rows: Iterable[Calibration], offered: Mapping[str, Benchmark]
+) -> list[CalibrationSummary]:
+    """Summarise calibrations with the number of their finished runs."""
+    of = CalibrationRunRow.calibration_id
+    counts = dict(session.execute(select(of, func.count()).group_by(of)).all())
+    return [summary(row, finished=counts.get(row.id, 0), offered=offered) for row in rows]
+
+
 @router.read("/calibrations")
 def list_calibrations(
     session: Session, services: Services, benchmark: BenchmarkId = None, limit: Limit = 20
 ) -> CalibrationList:
     """List calibrations, newest first."""
-    counts = queries.count_runs(session)
-    found = queries.list_calibrations(session, benchmark_id=benchmark, limit=limit)
-    offered = services.benchmarks
-    return CalibrationList(
-        calibrations=[
-            summary(each, finished=counts.get(each.id, 0), offered=offered) for each in found
-        ]
-    )
+    query = select(Calibration).order_by(Calibration.created_at.desc()).limit(limit)
+    if benchmark is not None:
+        query = query.where(Calibration.benchmark_id == benchmark)
+    found = summaries(session, session.scalars(query), services.benchmarks)
+    return CalibrationList(calibrations=found)
 
 
 @router.read("/calibrations/{calibration_id}")
