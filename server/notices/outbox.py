@@ -192,7 +192,14 @@ class NoticeLoop:
 
     def _try(self, message: Message) -> None:
         try:
-            self._deliver(message)
+            assert message.receiver is not None  # noqa: S101  A claim joins it.
+            began = time.monotonic()
+            answer = send(message, message.receiver, self._settings)
+            took = round((time.monotonic() - began) * 1000, 1)
+            with self._database.write() as session:
+                settle(session, message, answer, milliseconds=took)
+            if not answer.is_success:
+                log.info("message %s failed: %s", message.id, answer.error or answer.status)
         except OUTAGES as error:
             log.warning("message %s is sent again, its outcome is lost: %s", message.id, error)
         except Exception:
@@ -200,13 +207,3 @@ class NoticeLoop:
         finally:
             self._busy.discard(str(message.receiver_id))
             self._wake.set()
-
-    def _deliver(self, message: Message) -> None:
-        assert message.receiver is not None  # noqa: S101  A claim joins it.
-        began = time.monotonic()
-        answer = send(message, message.receiver, self._settings)
-        took = round((time.monotonic() - began) * 1000, 1)
-        with self._database.write() as session:
-            settle(session, message, answer, milliseconds=took)
-        if not answer.is_success:
-            log.info("message %s failed: %s", message.id, answer.error or answer.status)

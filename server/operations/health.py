@@ -232,7 +232,7 @@ def check_artifacts(store: ArtifactStore, settings: Settings) -> str:
 
 def check_broker(dispatcher: Dispatcher) -> str:
     """Check that the broker answers. Replays wait until it does."""
-    dispatcher.ask_broker()
+    dispatcher.broker.ask()
     return "The broker answers."
 
 

@@ -11,12 +11,7 @@ from sqlalchemy.orm import Session
 from finishline.api.people import MeView, Role
 from finishline.api.schema import Name, Schema
 from server.base.database import find_row, utc_now
-from server.base.errors import (
-    ConflictError,
-    NotAllowedError,
-    NotSignedInError,
-    no_such,
-)
+from server.base.errors import ConflictError, NotAllowedError, no_such
 from server.base.forms import Body, example
 from server.base.models import Invitation, Token, User
 from server.people.accounts import (
@@ -25,6 +20,7 @@ from server.people.accounts import (
     is_within,
     may_hold,
     require_room,
+    require_valid,
 )
 from server.people.audit import Actor, audited, record_new
 from server.people.callers import Caller
@@ -116,14 +112,6 @@ def revoked_words(made: TokensRevoked, token_id: int) -> str:
     return f"{words}; also revoked: {len(others)} made with it: {', '.join(others)}."
 
 
-def require_maker(session: Session, token_id: int) -> Token:
-    """Return the maker of another token. Raises NotSignedInError if it was revoked."""
-    maker = session.get_one(Token, token_id)
-    if maker.revoked_at is not None:
-        raise NotSignedInError("This token was revoked; ask an organiser for a new one.")
-    return maker
-
-
 def revoke_line(session: Session, actor: Actor, token_id: int) -> TokensRevoked:
     """Revoke a token, its descendants and their links. Returns the newly revoked tokens."""
     line = select(Token.id).where(Token.id == token_id).cte(recursive=True)
@@ -171,7 +159,7 @@ def create_token(session: Session, caller: Caller, body: TokenCreate) -> TokenCr
         raise NotAllowedError(
             f"Only an admin can make tokens of role {role}; yours may make {' and '.join(allowed)}."
         )
-    require_maker(session, caller.token_id)
+    require_valid(session.get_one(Token, caller.token_id))
     user = find_person(session, body.user)
     if not may_hold(user.role, role):
         raise ConflictError(
@@ -252,7 +240,8 @@ def list_my_tokens(session: Session, caller: Caller) -> TokenList:
 )
 def create_my_token(session: Session, caller: Caller, body: OwnTokenCreate) -> TokenCreated:
     """Make a token for myself, at most as wide as the token of this request. It is shown once."""
-    held = require_maker(session, caller.token_id)
+    held = session.get_one(Token, caller.token_id)
+    require_valid(held)
     role, days, expires_at = body.role or held.role, body.expires_in_days, held.expires_at
     if not is_within(role, held.role):
         raise NotAllowedError(f"A token of role {held.role} cannot make one of role {role}.")

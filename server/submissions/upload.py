@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import BinaryIO, ClassVar
 
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import FormData
 
 from finishline.rules.archive.files import COMMIT
 from finishline.rules.benchmarks.definition_tables import LARGEST_PACKAGE_BYTES
@@ -162,16 +162,19 @@ def _read_logs(
     claim_json, claim_file = _claim(form)
     claim = stage(BytesIO(claim_json))
     for part in form.getlist("logs"):
-        name, file = _log_part(part)
+        if isinstance(part, str):
+            raise refuse_part("a text without a file name", "logs", "a file")
+        name = part.filename or ""
+        check_file_name(name)
         if name in logs:
             raise refuse_part(f"{name!r} was sent twice", "logs", "each log once", file=name)
-        if file.size is not None and file.size > settings.max_log_bytes:
+        if part.size is not None and part.size > settings.max_log_bytes:
             raise HttpError(
                 413,
-                f"{name} has {file.size / MIB:.1f} MiB; a run log may have at most "
+                f"{name} has {part.size / MIB:.1f} MiB; a run log may have at most "
                 f"{settings.max_log_bytes / MIB:.0f} MiB.",
             )
-        logs[name] = stage(file.file)
+        logs[name] = stage(part.file)
     return LogUpload(
         claim_json=claim_json,
         claim_file=claim_file,
@@ -195,14 +198,6 @@ def _claim(form: FormData) -> tuple[bytes, str]:
     name = part.filename or CLAIM_FILE
     check_file_name(name)
     return content, name
-
-
-def _log_part(part: UploadFile | str) -> tuple[str, UploadFile]:
-    if isinstance(part, str):
-        raise refuse_part("a text without a file name", "logs", "a file")
-    name = part.filename or ""
-    check_file_name(name)
-    return name, part
 
 
 def _flag(form: FormData, name: str) -> bool:

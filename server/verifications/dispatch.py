@@ -68,7 +68,7 @@ class Dispatcher:
         settle_boards: Callable[..., bool] = lambda *, every: False,
     ) -> None:
         self._database = database
-        self._broker = broker
+        self.broker = broker
         self._settings = settings
         self._is_idle = False
         self._tended_at = 0.0
@@ -104,10 +104,6 @@ class Dispatcher:
         """Whether this process's clock differs from the database's."""
         return abs(self.clock_ahead_seconds) > CLOCK_SECONDS
 
-    def ask_broker(self) -> None:
-        """Ping the broker. Raises the driver's error unless it answers."""
-        self._broker.ask()
-
     def start(self) -> None:
         """Start the thread, with a round at once."""
         self._thread.wake()
@@ -116,7 +112,7 @@ class Dispatcher:
     def stop(self) -> None:
         """Stop after the round under way."""
         self._thread.stop()
-        self._broker.close()
+        self.broker.close()
 
     def _round(self) -> float:
         """Return the seconds until the next round."""
@@ -181,7 +177,7 @@ class Dispatcher:
     def _send(self, drawn: Drawn) -> bool:
         named = {"attempt_id": drawn.attempt_id}
         try:
-            self._broker.send_attempt(drawn.attempt_id, drawn.worker)
+            self.broker.send_attempt(drawn.attempt_id, drawn.worker)
         except Exception as error:  # noqa: BLE001  Whatever it is, the attempt is drawn again.
             log.warning("attempt was not sent (%s); trying again", error, extra=named)
             return False
@@ -249,18 +245,14 @@ class PollDesk:
         give_up_at = since + seconds
         while True:
             async with self._looking:
-                await self._look(since)
+                if self._looked_at < since:
+                    self._looked_at = time.monotonic()
+                    with suppress(*OUTAGES):  # The dispatch loop logs them.
+                        self._drawn = await run_in_threadpool(self._read)
             if name in self._drawn or time.monotonic() >= give_up_at:
                 return self._drawn.get(name)
             since = time.monotonic()
             await asyncio.sleep(LOOK_SECONDS)
-
-    async def _look(self, since: float) -> None:
-        if self._looked_at >= since:
-            return
-        self._looked_at = time.monotonic()
-        with suppress(*OUTAGES):  # The dispatch loop logs them.
-            self._drawn = await run_in_threadpool(self._read)
 
     def _read(self) -> dict[str, str]:
         with self._database.read(ORGANISER) as session:

@@ -25,6 +25,8 @@ from finishline.rules.verification.job import Draw, Purpose, Request, beside_of,
 from finishline.rules.verification.messages import (
     PACKAGE_PREFIX,
     ControlPoint,
+    Failure,
+    FailureCode,
     LatencyOrder,
     ReplayJob,
     Training,
@@ -186,6 +188,12 @@ def _refusal(row: Verification | Attempt, event: Event) -> StateError:
     wanted = [source or "new" for source, name in _table_of(row) if name == event]
     detail = f"{type(row).__name__} {row.id} is {row.state}. To {event} it, it has to be "
     return StateError(f"{detail}{' or '.join(wanted)}.", hint=HINTS.get(event))
+
+
+def repeated(code: FailureCode, message: str) -> Failure:
+    """Make the failure of an attempt that the infrastructure failed, so that it is repeated."""
+    hint = "nothing to do: another attempt is queued"
+    return Failure(kind="infrastructure", code=code, message=message, next_step=hint)
 
 
 RUN_START_SECONDS = 60.0  # Added to a run's limit, for starting, loading and stopping.

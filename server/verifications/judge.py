@@ -16,7 +16,7 @@ from finishline.rules.ranking import CHECK_OF_STATUS
 from finishline.rules.run import evaluation_of
 from finishline.rules.verification.cross_check import agree
 from finishline.rules.verification.job import Case
-from finishline.rules.verification.messages import Failure, ReplayReport
+from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import CROSS_CHECK
 from finishline.rules.verification.replay import is_excused
 from finishline.rules.verification.verdict import Reason, Verdict
@@ -40,6 +40,7 @@ from server.base.standing import (
     published_verification,
     purpose_of,
     report_of,
+    verification_under_way,
 )
 from server.benchmarks.definitions import benchmark_of, definition
 from server.submissions.rows import runs_with_curves
@@ -53,6 +54,7 @@ from server.verifications.jobs import (
     move,
     queue_attempt,
     queue_job,
+    repeated,
     trainings_of,
 )
 from server.verifications.pools import (
@@ -333,12 +335,7 @@ def _conclude_waiting(
 def _refuse_first(session: Session, checked: Verification, report: ReplayReport) -> None:
     _take_out(session, report, checked)
     if checked.state == "checking":
-        failure = Failure(
-            kind="infrastructure",
-            code="report_refused",
-            message="two other owners' workers contradict its report",
-            next_step="nothing to do: another attempt is queued",
-        )
+        failure = repeated("report_refused", "two other owners' workers contradict its report")
         move(session, checked.attempts[-1], "refute", failure=asdict(failure))
         checked.report = None
         queue_attempt(session, checked, "refute")
@@ -393,19 +390,14 @@ def settle_submission(session: Session, event: VerificationChanged) -> None:
     has_ended = event.moment in (*ENDED, "decision_published")
     if has_ended and is_published(verification):
         _show_figures(session, submission, verification)
-        _check_duplicates(session, verification)
+        duplicates = select(Submission).where(Submission.duplicate_of == submission.id)
+        for each in session.scalars(duplicates).unique():
+            if each.package is None:
+                _check_claim(session, each, verification)
     follow_evidence(session, submission)
-    if has_ended:
-        _replace_timeless(session, submission)
-
-
-def _replace_timeless(session: Session, submission: Submission) -> None:
-    """Let the oldest duplicate take the place of a submission that ended without a time."""
-    waits = select(Verification.id).where(
-        Verification.submission_id == submission.id, Verification.state.in_(OPEN)
-    )
-    if submission.evidence != "measured" and session.scalar(waits.limit(1)) is None:
-        replace_original(session, submission)
+    is_timeless = has_ended and submission.evidence != "measured"
+    if is_timeless and verification_under_way(session, submission.id) is None:
+        replace_original(session, submission)  # The oldest duplicate takes its place.
 
 
 def check_duplicate(session: Session, event: DuplicateMarked) -> None:
@@ -416,13 +408,6 @@ def check_duplicate(session: Session, event: DuplicateMarked) -> None:
     published = None if original is None else verdict_that_holds(session, original)
     if submission.package is None and published is not None:
         _check_claim(session, submission, published)
-
-
-def _check_duplicates(session: Session, verification: Verification) -> None:
-    query = select(Submission).where(Submission.duplicate_of == verification.submission_id)
-    for each in session.scalars(query).unique():
-        if each.package is None:
-            _check_claim(session, each, verification)
 
 
 def _check_claim(session: Session, submission: Submission, verification: Verification) -> None:

@@ -71,7 +71,7 @@ from server.verifications.attempts import (
     retry_or_give_up,
 )
 from server.verifications.head_to_heads import contest_of
-from server.verifications.jobs import move, trainings_of, trains_packages
+from server.verifications.jobs import move, repeated, trainings_of, trains_packages
 from server.verifications.judge import end_with_report, is_overtaken, verdict_of
 from server.verifications.workers import refuse_unstorable, require_a_system
 
@@ -425,12 +425,7 @@ def _judge(
     )
     refused = why_refused(session, attempt, report, slack_seconds=slack_seconds)
     if refused is not None:
-        failure = Failure(
-            kind="infrastructure",
-            code=REFUSED,
-            message=f"the report was refused: {refused}",
-            next_step="nothing to do: another attempt is queued",
-        )
+        failure = repeated(REFUSED, f"the report was refused: {refused}")
         return Judged(facts, refused, failure)
     if _is_trained_again(attempt, report):
         return Judged(facts, failure=DISTURBED)

@@ -18,7 +18,7 @@ from server.base.fleet import LONGEST_ABSENCE, Fleet
 from server.base.models import Attempt, ReplayEventRow, Verification
 from server.base.visibility import ORGANISER
 from server.verifications.attempts import as_followed, retry_or_give_up
-from server.verifications.jobs import Event, StateError, end, move, why_over_limit
+from server.verifications.jobs import Event, StateError, end, move, repeated, why_over_limit
 from server.verifications.judge import NO_SECOND_WORKER, has_other_owner
 from server.verifications.queue import able_workers, read_waiting
 
@@ -35,13 +35,8 @@ def expire_leases(database: Database, *, now: datetime | None = None) -> int:
     silent = (Attempt.state == "running") & (Attempt.lease_expires_at < (now or utc_now()))
 
     def lose(session: Session, attempt: Attempt) -> None:
-        failure = Failure(
-            kind="infrastructure",
-            code="worker_lost",
-            message=f"worker {attempt.worker} went silent and its lease ran out",
-            next_step="nothing to do: another attempt is queued",
-        )
-        _fail(session, attempt, "lose", failure, silent)
+        words = f"worker {attempt.worker} went silent and its lease ran out"
+        _fail(session, attempt, "lose", repeated("worker_lost", words), silent)
 
     with database.read(ORGANISER) as session:
         found = session.scalars(select(Attempt.id).where(silent).order_by(Attempt.id)).all()

@@ -81,7 +81,7 @@ def verify(client, olivia, walter, make_report, monkeypatch):
     """Has a submission verified: request, dispatch, claim, evaluations, report."""
     broker, services = Broker(), services_of(client)
     dispatcher = services.of(Dispatcher)
-    monkeypatch.setattr(dispatcher, "_broker", broker)
+    monkeypatch.setattr(dispatcher, "broker", broker)
 
     def run(submission_id):
         how = {"by": olivia, "worker": walter}

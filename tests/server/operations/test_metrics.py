@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from sqlalchemy.exc import OperationalError
 
 from server.app import create_app
+from server.base.broker import Broker
 from server.base.database import Database, utc_now
 from server.base.models import Verification, WorkerRow
 from server.operations.health import Readiness
@@ -34,7 +35,7 @@ def settings(settings, tmp_path):
 @pytest.fixture(autouse=True)
 def broker_answers(monkeypatch):
     """A scrape asks the broker too, and none is there."""
-    monkeypatch.setattr(Dispatcher, "ask_broker", lambda _: None)
+    monkeypatch.setattr(Broker, "ask", lambda _: None)
 
 
 def scrape(client):

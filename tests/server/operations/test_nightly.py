@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from server.base.broker import Broker
 from server.base.errors import ConflictError
 from server.operations import copies
 from server.operations.backup import back_up, find_backup
 from server.operations.copies import last_copy_at, only_one
 from server.operations.export import export
-from server.verifications.dispatch import Dispatcher
 from tests.support.services import services_of
 
 FIRST = datetime(2030, 1, 1, 2, 0, tzinfo=UTC)
@@ -36,7 +36,7 @@ def metric(client, name):
 
 
 def test_the_latest_copies_stay(client, digits_submission, submit, settings, clock, monkeypatch):
-    monkeypatch.setattr(Dispatcher, "ask_broker", lambda _: None)
+    monkeypatch.setattr(Broker, "ask", lambda _: None)
     folder = settings.exports_dir
     assert metric(client, "export_last_success_timestamp_seconds") == 0
     folder.mkdir()

@@ -17,6 +17,7 @@ from sqlalchemy import text, update
 from sqlalchemy.exc import OperationalError
 
 from server.base.artifacts import ArtifactStore
+from server.base.broker import Broker
 from server.base.database import Database, utc_now
 from server.base.errors import UnavailableError
 from server.base.models import BenchmarkDefinition, Evidence, SigningKey, Verification, WorkerRow
@@ -57,7 +58,7 @@ def look(client, monkeypatch):
     """Asks /readyz with a broker that answers and a loop that runs, both only pretended; every
     question is asked anew.
     """
-    monkeypatch.setattr(Dispatcher, "ask_broker", lambda _: None)
+    monkeypatch.setattr(Broker, "ask", lambda _: None)
     monkeypatch.setattr(Dispatcher, "is_running", True)
     dispatcher = services_of(client).of(Dispatcher)
     dispatcher._round_ended_at = time.monotonic()
@@ -182,7 +183,7 @@ def test_no_broker_degrades_and_draining_is_503(look, client, monkeypatch):
     def refuse(_):
         raise ConnectionError("refused")
 
-    monkeypatch.setattr(Dispatcher, "ask_broker", refuse)
+    monkeypatch.setattr(Broker, "ask", refuse)
     monkeypatch.setattr(Dispatcher, "is_running", False)
     answer = look()
 
