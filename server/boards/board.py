@@ -182,16 +182,19 @@ def _main_class(rows: Mapping[str, BoardRow]) -> str | None:
     return min(counted, key=lambda name: (-counted[name], name), default=None)
 
 
-def first_places(session: Session, benchmark: Benchmark, version: int) -> FirstPlaces:
+def first_places(
+    session: Session, benchmark: Benchmark, version: int | None = None
+) -> FirstPlaces:
     """Read the first place of each division and hardware class, cached by board version."""
     make = partial(read_first_places, session, benchmark)
     return cached_for_board(session, benchmark.benchmark_id, "first places", make, version=version)
 
 
 def ranked_board(
-    session: Session, benchmark: Benchmark, query: BoardQuery, *, version: int
+    session: Session, benchmark: Benchmark, query: BoardQuery, *, version: int | None = None
 ) -> RankedBoard:
     """Return the board of a query as anybody sees it, before filters and sorting."""
+    version = board_version(session, benchmark.benchmark_id) if version is None else version
     query = in_own_metric(benchmark, query)
     return _boards_of(session, benchmark, query, version)(query)
 

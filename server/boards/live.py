@@ -11,7 +11,6 @@ from finishline.api.comparisons import Named
 from finishline.api.schema import Schema
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.run import Evaluation, evaluation_of
-from server.base.board_versions import board_version
 from server.base.database import find_row
 from server.base.models import ReplayEventRow, Submission, Verification
 from server.base.standing import purpose_of
@@ -153,9 +152,8 @@ def _record_holder(session: Session, benchmark: Benchmark, claim: Submission) ->
     if claim.evidence == "published":
         held = held_record(session, benchmark, claim.division)
         return None if held is None else find_row(session, Submission, held["submission_id"])
-    version = board_version(session, benchmark.benchmark_id)
     board = (claim.division, claim.system["hardware_class"])
-    place = first_places(session, benchmark, version).get(board)
+    place = first_places(session, benchmark).get(board)
     if place is None or place.holder is None:
         return None
     return find_row(session, Submission, place.holder.submission_id)

@@ -18,7 +18,7 @@ from finishline.api.schema import Schema
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import POSSIBLE, Evidence
 from finishline.rules.statistics.gaps import ALPHA, log_times, welch
-from server.base.board_versions import board_version, board_versions, cached_for_board
+from server.base.board_versions import board_versions, cached_for_board
 from server.base.models import DISPLAY_NAME, SUBMITTER, PublishedResult, Submission
 from server.base.visibility import ranks
 from server.boards.board import first_places
@@ -114,8 +114,6 @@ def list_records(
     session: Session, benchmark: Benchmark, *, version: int | None = None
 ) -> RecordList:
     """Read the records, cached by board version: for sessions and callers that only read."""
-    if version is None:
-        version = board_version(session, benchmark.benchmark_id)
     make = partial(_find_records, session, benchmark, version)
     return cached_for_board(session, benchmark.benchmark_id, "records", make, version=version)
 
@@ -255,7 +253,7 @@ def measured_history(place: FirstPlace) -> RecordHistory:
     return RecordHistory(tuple(records), tuple(not_records))
 
 
-def _find_records(session: Session, benchmark: Benchmark, version: int) -> RecordList:
+def _find_records(session: Session, benchmark: Benchmark, version: int | None) -> RecordList:
     published = _published(session, benchmark.benchmark_id)
     places = first_places(session, benchmark, version)
     divisions = []

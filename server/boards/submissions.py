@@ -26,7 +26,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import Check, Evidence
 from finishline.rules.trainings.package import MOST_FILES
 from server.base.artifacts import pieces
-from server.base.board_versions import board_version, board_versions
+from server.base.board_versions import board_versions
 from server.base.database import Services, ServicesDep, find_row
 from server.base.errors import LostFileError
 from server.base.forms import files_part, multipart_body, with_form
@@ -143,17 +143,12 @@ def preview_submission(services: Services, caller: Caller, upload: Upload) -> Su
 
 
 def _place_of_new(session: Session, benchmark: Benchmark, submission: Submission) -> dict[str, Any]:
-    version = board_version(session, benchmark.benchmark_id)
-    query = query_of(benchmark, submission)
-    board = ranked_board(session, benchmark, query, version=version)
+    board = ranked_board(session, benchmark, query_of(benchmark, submission))
     new = row_of_new(submission)
     order = order_of([*board.rows.values(), new], metric=board.order.metric, score=benchmark.score)
     place = order.places[order.position(new.submission_id)]
-    return {
-        "rank": place.rank,
-        "unranked_reason": place.unranked_reason,
-        "entries": len(order),
-    }
+    shown = {"rank": place.rank, "unranked_reason": place.unranked_reason}
+    return shown | {"entries": len(order)}
 
 
 # Narrower than the check, so that every key that the description allows passes.

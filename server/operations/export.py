@@ -51,14 +51,7 @@ from server.base.paging import csv_cell
 from server.base.standing import OPEN
 from server.base.visibility import ORGANISER
 from server.benchmarks.definitions import definition_text, files_of_added
-from server.operations.copies import (
-    Content,
-    Manifest,
-    Progress,
-    add_copy,
-    moment_of,
-    silent,
-)
+from server.operations.copies import Content, Manifest, Progress, add_copy, moment_of
 
 EXPORT_FORMAT = "finishline-export-2"
 TABLES, BENCHMARKS = "tables", "benchmarks"
@@ -67,14 +60,10 @@ ROWS_AT_ONCE = 500
 
 
 def export(
-    services: Services, root: Path, *, public: bool = False, keep: int | None = None,
-    keep_missing: bool = False, say: Progress = silent,
-) -> tuple[Path, Manifest]:  # fmt: skip
-    """Add an export of one moment while the server runs. With `public` only public data."""
-    return add_copy(
-        "export", partial(_fill, public), services, root, keep=keep, keep_missing=keep_missing,
-        say=say,
-    )  # fmt: skip
+    services: Services, root: Path, *, public: bool = False, **how: Any
+) -> tuple[Path, Manifest]:
+    """Add an export as `add_copy` does, of one moment. With `public` only public data."""
+    return add_copy("export", partial(_fill, public), services, root, **how)
 
 
 def _fill(public: bool, services: Services, folder: Path, say: Progress) -> Content:

@@ -59,18 +59,13 @@ def times_of(
     benchmark = services.benchmarks.get(benchmark_id)
     if benchmark is None:
         return SECONDS
-    version = board_version(session, benchmark_id)
-    asked = {
-        "division": division or benchmark.divisions[0],
-        "round": round_of(benchmark, evidence),
-    }
+    division, part = division or benchmark.divisions[0], round_of(benchmark, evidence)
 
     def find() -> TimeFormat:
-        query = BoardQuery.model_validate(asked)
-        return times_of_board(benchmark, ranked_board(session, benchmark, query, version=version))
+        query = BoardQuery.model_validate({"division": division, "round": part})
+        return times_of_board(benchmark, ranked_board(session, benchmark, query))
 
-    name = f"times {asked['division']} {asked['round']}"
-    return cached_for_board(session, benchmark_id, name, find, version=version)
+    return cached_for_board(session, benchmark_id, f"times {division} {part}", find)
 
 
 Problem = dict[str, Any]

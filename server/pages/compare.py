@@ -14,7 +14,7 @@ from server.base.database import Services, find_row
 from server.base.models import Submission, Verification
 from server.base.standing import find_verification
 from server.benchmarks.endpoints import count_submissions
-from server.boards.board import query_of
+from server.boards.board import query_of, ranked_board
 from server.boards.compare import FEWEST, MOST, compare_submissions, get_verification_comparison
 from server.pages.board import times_of
 from server.pages.declared import Context, public_page
@@ -22,7 +22,6 @@ from server.pages.queries import (
     brief,
     measured_beside,
     named_entry,
-    official_board,
     ranking_curves,
     submission_context,
     title_of,
@@ -97,7 +96,7 @@ def _board_beside(session: Session, services: Services, chosen: Sequence[Submiss
     first, there = chosen[0], {submission.id for submission in chosen}
     benchmark = services.benchmarks[first.benchmark_id]
     everything = query_of(benchmark, first).model_copy(update={"division": None})
-    every_row = official_board(session, benchmark, everything).page()
+    every_row = ranked_board(session, benchmark, everything).page()
     others = (named_entry(row) for row in every_row if row["submission_id"] not in there)
     time = times_of(session, services, first.benchmark_id, first.division, first.evidence)
     return {"pick": list(islice(others, MOST_OFFERED)), "time": time}

@@ -10,14 +10,12 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import place_words
 from finishline.rules.statistics.aggregate import mean
-from server.base.board_versions import board_version
 from server.base.database import Services
 from server.base.models import PoolRun, RunRow, Submission, Verification
 from server.base.standing import IN_SHORT, published_verification
 from server.benchmarks.definitions import definition
 from server.benchmarks.endpoints import benchmark_view
 from server.boards.board import RankedBoard, query_of, ranked_board
-from server.boards.query import BoardQuery
 from server.boards.rows import PlacedRow
 from server.boards.submissions import whole_view
 from server.pages.board import times_of, times_of_board
@@ -32,12 +30,6 @@ from web.names import hardware_words
 FURTHER = 2
 
 
-def official_board(session: Session, benchmark: Benchmark, query: BoardQuery) -> RankedBoard:
-    """Return the board of a query at today's version."""
-    version = board_version(session, benchmark.benchmark_id)
-    return ranked_board(session, benchmark, query, version=version)
-
-
 def named_entry(placed: PlacedRow) -> Context:
     """Return a board entry with the name of its system, and its hardware in words."""
     system = placed["system"]
@@ -46,7 +38,7 @@ def named_entry(placed: PlacedRow) -> Context:
 
 def place_of(session: Session, benchmark: Benchmark, submission: Submission) -> Context | None:
     """Find a submission's place, and the leader and neighbours. None if not on the board."""
-    board = official_board(session, benchmark, query_of(benchmark, submission))
+    board = ranked_board(session, benchmark, query_of(benchmark, submission))
     found = board.find(submission.id)
     if found is None:
         return None

@@ -28,7 +28,7 @@ from server.base.standing import (
 from server.base.visibility import Viewer, is_source_public
 from server.benchmarks.definitions import definition
 from server.benchmarks.phases import current_dates
-from server.boards.board import query_of
+from server.boards.board import query_of, ranked_board
 from server.boards.live import read_ghosts
 from server.boards.records import held_record
 from server.boards.rows import measured_runs
@@ -36,7 +36,6 @@ from server.pages.declared import Context, public_page
 from server.pages.entries import entry_context, run_groups
 from server.pages.queries import (
     brief,
-    official_board,
     ranking_curves,
     submission_context,
     submission_page_context,
@@ -244,7 +243,7 @@ def _badge(session: Session, services: Services, submission_id: str) -> Badge:
     benchmark = services.benchmarks.get(submission.benchmark_id)
     numbered = 0  # Also if the benchmark was removed.
     if benchmark is not None:
-        board = official_board(session, benchmark, query_of(benchmark, submission))
+        board = ranked_board(session, benchmark, query_of(benchmark, submission))
         numbered = board.order.numbered
     return badge_of(context["submission"], context["time"], of=numbered)
 

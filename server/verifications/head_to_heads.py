@@ -371,9 +371,7 @@ def read_meetings(session: Session, benchmark_id: str) -> list[Meeting]:
 
 
 def _meeting(stage: Any, earlier: Meeting | None, reasons: Sequence[Any]) -> Meeting:
-    numbers: dict[str, float] = next(
-        (each["numbers"] for each in reasons if each["code"] == "head_to_head_time"), {}
-    )
+    numbers = told_numbers(reasons)
     state: MeetingState = "void"
     if stage.state in OPEN or stage.outcome == "continues":
         state = "queued" if stage.state == "queued" and earlier is None else "running"
@@ -459,7 +457,7 @@ def _keep_runs(session: Session, verification: Verification, side: Submission) -
 def contest_of(session: Session, verification: Verification) -> Contest:
     """Return the rule of a head-to-head. A verdict keeps its threshold and its spread."""
     benchmark = definition(session, verification.benchmark_sha256)
-    pairs, told = benchmark.ranking.pairs, told_numbers(verification)
+    pairs, told = benchmark.ranking.pairs, told_numbers(verification.reasons)
     earlier, spread = verification.earlier_stages, None
     if "class_stdev" in told:
         spread = Spread(told["class_stdev"], told["class_freedom"])
@@ -474,17 +472,15 @@ def contest_of(session: Session, verification: Verification) -> Contest:
     )
 
 
-def told_numbers(verification: Verification) -> dict[str, float]:
-    """Return the figures of a verdict, empty before one."""
-    for reason in verification.reasons:
-        if reason["code"] == "head_to_head_time":
-            return dict(reason["numbers"])
-    return {}
+def told_numbers(reasons: Sequence[Any]) -> dict[str, float]:
+    """Return the figures of a verdict by its reasons, empty before one."""
+    found = (each["numbers"] for each in reasons if each["code"] == "head_to_head_time")
+    return dict(next(found, {}))
 
 
 def threshold_of(session: Session, verification: Verification) -> float:
     """Return the p-value below which the challenger wins: its verdict's, or today's before one."""
-    told = told_numbers(verification).get("threshold")
+    told = told_numbers(verification.reasons).get("threshold")
     if told is not None:
         return told
     place, tries = count_tries(session, (*verification.earlier_stages, verification)[0])
