@@ -74,6 +74,11 @@ def multipart_body(parts: Mapping[str, Any], *required: str, **more: Any) -> dic
     return {"requestBody": {"required": True, "content": content}}
 
 
+def text_part(description: str, **more: Any) -> dict[str, Any]:
+    """Describe a part of a form that is a text."""
+    return {"type": "string", **more, "description": description}
+
+
 def files_part(description: str) -> dict[str, Any]:
     """Describe the part `files` of a form: at least one file."""
     one = {"type": "string", "format": "binary"}

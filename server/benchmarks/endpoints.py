@@ -30,7 +30,14 @@ from finishline.rules.trainings.own_benchmark import FILE, LARGEST_BYTES, MOST_F
 from server.base.board_versions import board_versions, cached_for_board
 from server.base.database import Services, ServicesDep, utc_now
 from server.base.errors import NotFoundError
-from server.base.forms import files_part, multipart_body, read_files, read_text, with_form
+from server.base.forms import (
+    files_part,
+    multipart_body,
+    read_files,
+    read_text,
+    text_part,
+    with_form,
+)
 from server.base.models import DISPLAY_NAME, SUBMITTER, RunRow, Submission
 from server.base.visibility import ranks
 from server.benchmarks.definitions import (
@@ -313,7 +320,7 @@ MULTIPART = multipart_body(
             "The definition, benchmark.toml, and every file that its [trainings.files] pins, each "
             "under its name in the folder."
         ),
-        "reason": {"type": "string", "description": "Kept in the audit log."},
+        "reason": text_part("Kept in the audit log."),
     },
     "files",
 ) | {

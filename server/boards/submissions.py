@@ -29,7 +29,7 @@ from server.base.artifacts import pieces
 from server.base.board_versions import board_versions
 from server.base.database import Services, ServicesDep, find_row
 from server.base.errors import LostFileError
-from server.base.forms import files_part, multipart_body, with_form
+from server.base.forms import files_part, multipart_body, text_part, with_form
 from server.base.http import note
 from server.base.models import Submission
 from server.base.paging import CURSOR_PATTERN
@@ -163,45 +163,33 @@ PREVIEWED: dict[int | str, dict[str, Any]] = {
 }
 MULTIPART = multipart_body(
     {
-        "submission": {
-            "type": "string",
-            "format": "binary",
-            "description": "Of logs: the submission's JSON, or a DAWNBench entry.",
-        },
+        "submission": text_part(
+            "Of logs: the submission's JSON, or a DAWNBench entry.", format="binary"
+        ),
         "logs": {
             "type": "array",
             "items": {"type": "string", "format": "binary"},
             "description": "One run log per run: MLLOG text, or a DAWNBench TSV. "
             "A DAWNBench entry of inference has none.",
         },
-        "benchmark": {
-            "type": "string",
-            "description": "The benchmark of a DAWNBench entry.",
-        },
-        "division": {
-            "type": "string",
-            "description": "The division of a DAWNBench entry; open if absent.",
-        },
-        "archive": {
-            "type": "string",
-            "enum": ["true", "false"],
-            "description": "Organisers only: a result published elsewhere, kept "
-            "with the rules it breaks; its JSON may name organisation and "
-            "submitted_on.",
-        },
-        "source_commit": {
-            "type": "string",
-            "description": "With archive: the commit of the published repository. "
-            "Results of a known one are numbered.",
-        },
+        "benchmark": text_part("The benchmark of a DAWNBench entry."),
+        "division": text_part("The division of a DAWNBench entry; open if absent."),
+        "archive": text_part(
+            "Organisers only: a result published elsewhere, kept with the rules it breaks; its "
+            "JSON may name organisation and submitted_on.",
+            enum=["true", "false"],
+        ),
+        "source_commit": text_part(
+            "With archive: the commit of the published repository. Results of a known one are "
+            "numbered."
+        ),
         "files": files_part(
             "Of code: its files, each under its name in its folder, training.toml among them."
         ),
-        "hardware_class": {
-            "type": "string",
-            "description": "Of code: the hardware class that measures it; if absent, that of a "
-            "worker with its environment.",
-        },
+        "hardware_class": text_part(
+            "Of code: the hardware class that measures it; if absent, that of a worker with its "
+            "environment."
+        ),
     },
     examples={
         "digits": {
