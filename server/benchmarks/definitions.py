@@ -53,9 +53,7 @@ def adopted_calibration(
         .where(
             Calibration.benchmark_sha256 == benchmark_sha256,
             Calibration.adopted_at.is_not(None),
-            Calibration.precision.is_(None)
-            if precision is None
-            else Calibration.precision == precision,
+            Calibration.precision == precision,  # SQLAlchemy writes None as IS NULL.
         )
         .order_by(Calibration.adopted_at.desc(), Calibration.version.desc())
         .limit(1)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -195,20 +196,13 @@ def _around(session: Session, benchmark: Benchmark, query: BoardQuery, version: 
     view = benchmark_view(benchmark, counts).model_dump(mode="json")
     shown = query.round if query.round in rounds_of(benchmark) else None
     published = sorted(counts.published) if shown else []
-    dates = cached_for_board(
-        session, benchmark_id, "dates", lambda: _dates(session, benchmark), version=version
-    )
-    based = cached_for_board(
-        *(session, benchmark_id, "lineage"),
-        lambda: has_lineage(session, benchmark_id),
-        version=version,
-    )
+    cached = partial(cached_for_board, session, benchmark_id, version=version)
     return {
         "benchmark": view | {"round": shown, "published": published},
-        "lineage": based,
+        "lineage": cached("lineage", lambda: has_lineage(session, benchmark_id)),
         "rules": benchmark,
         "kind": query.kind,
-        "dates": dates,
+        "dates": cached("dates", lambda: _dates(session, benchmark)),
         "trainings": trainings_table(benchmark),
     }
 

@@ -26,6 +26,7 @@ from server.benchmarks.definitions import (
 from server.benchmarks.endpoints import benchmark_view
 from server.boards.query import BoardQuery, what_if_of
 from server.boards.records import list_records
+from server.boards.rows import convergence_factor
 from server.boards.what_if import RunTime, times_at
 from server.pages.board import board_context
 from server.pages.declared import Context, public_page
@@ -162,8 +163,7 @@ def _sets(
         if name in ours:
             runs = measured_curves(session, session.get_one(Submission, name))
         else:
-            tta, raw = entry["tta_seconds"], entry["raw_tta_seconds"]
-            runs, factor = logged[name], tta / raw if tta and raw else 1.0
+            runs, factor = logged[name], convergence_factor(entry["tta_seconds"], entry)
         if what_if is not None:
             found = times.get(name, ())
             runs = [run | {"seconds": time.seconds} for run, time in zip(runs, found, strict=False)]

@@ -53,10 +53,7 @@ class Spent:
 
 def default_allowances(settings: Settings) -> dict[Measure, int | None]:
     """Return the default limits of a user. None is unlimited."""
-    allowed: dict[Measure, int | str] = {
-        "submissions_per_day": settings.quota_submissions_per_day,
-        "gpu_seconds_per_month": settings.quota_gpu_seconds_per_month,
-    }
+    allowed = {name: getattr(settings, f"quota_{name}") for name in MEASURES}
     return {name: None if isinstance(most, str) else most for name, most in allowed.items()}
 
 
