@@ -37,8 +37,8 @@ MOST_READ = 20  # More ids are too many to compare, so they are not looked up.
 
 def read_ids(texts: Sequence[str]) -> list[str]:
     """Read ids from texts of a form or a link, each once, also from pasted addresses."""
-    services = [part.strip() for text in texts for part in text.split(",")]
-    ids = [part.rstrip("/").rsplit("/", 1)[-1].split("?")[0].split("#")[0] for part in services]
+    parts = [part.strip() for text in texts for part in text.split(",")]
+    ids = [part.rstrip("/").rsplit("/", 1)[-1].split("?")[0].split("#")[0] for part in parts]
     return list(dict.fromkeys(one for one in ids if one))
 
 
