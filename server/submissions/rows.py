@@ -31,7 +31,7 @@ from finishline.rules.submissions.submission import ScoredSubmission
 from finishline.rules.verification.verdict import ChangedFigure
 from server.base.artifacts import Staged
 from server.base.database import find_row
-from server.base.errors import NotFoundError
+from server.base.errors import NotFoundError, no_such
 from server.base.models import Evidence as EvidenceRow
 from server.base.models import (
     PublishedResult,
@@ -45,9 +45,10 @@ from server.base.standing import (
     is_pending,
     published_verification,
 )
-from server.base.visibility import sees_source, viewer_of
+from server.base.visibility import may_see, sees_source, viewer_of
 from server.benchmarks.definitions import definition
 from server.benchmarks.prices import BookCosts, SystemPrice
+from server.people.callers import Caller, viewer_for
 
 Row = dict[str, Any]
 # A training has the first two figures, an inference the others.
@@ -192,6 +193,14 @@ def _logs_of(session: Session, submission_id: str) -> list[tuple[str, str]]:
         .order_by(RunRow.index)
     )
     return [(file, sha256) for file, sha256 in found]
+
+
+def find_visible(session: Session, caller: Caller, submission_id: str) -> Submission:
+    """Find a submission to change. Raises NotFoundError also for one that its caller can't see."""
+    submission = find_row(session, Submission, submission_id)
+    if not may_see(viewer_for(caller), submission):
+        raise no_such("submission", submission_id)
+    return submission
 
 
 def find_run(session: Session, submission_id: str, index: int) -> RunRow:

@@ -22,7 +22,7 @@ from finishline.rules.submissions.claim import Claim
 from finishline.rules.verification.purposes import HEAD_TO_HEAD
 from server.base.board_versions import raise_board_version
 from server.base.database import find_row, utc_now
-from server.base.errors import ConflictError, NotAllowedError, NotFoundError, no_such
+from server.base.errors import ConflictError, NotAllowedError, NotFoundError
 from server.base.events import (
     DuplicateMarked,
     EmbargoLifted,
@@ -33,12 +33,11 @@ from server.base.events import (
 from server.base.forms import Body, Sentence, example
 from server.base.models import Submission, TrainingPackage, Verification
 from server.base.standing import OPEN, configuration_of, row_evidence
-from server.base.visibility import may_see
 from server.benchmarks.definitions import definition, rules_that_differ
 from server.people.audit import audited
-from server.people.callers import Caller, viewer_for
+from server.people.callers import Caller
 from server.people.declared import Form, Routes
-from server.submissions.rows import changed_view
+from server.submissions.rows import changed_view, find_visible
 
 ITS_PAGE = "/submissions/{submission_id}"
 router = Routes(tags=["submissions"])
@@ -84,7 +83,12 @@ def withdraw_submission(
     undo it.
     """
     # A replay under way counts, or you could withdraw an unlucky one and request it again.
-    submission = _find_own(session, caller, submission_id)
+    submission = find_visible(session, caller, submission_id)
+    if not may_withdraw(caller, submission):
+        raise NotAllowedError(
+            f"Submission {submission_id} is not yours; its submitter or an organiser may withdraw "
+            "it."
+        )
     if submission.withdrawn_at is not None:
         raise ConflictError(f"Submission {submission_id} is withdrawn already.")
     cancelled = _open_verifications(session, submission_id)
@@ -127,17 +131,6 @@ def may_withdraw(caller: Caller, submission: Submission) -> bool:
     """Return whether a caller is a submission's submitter or an organiser."""
     is_own = caller.is_submitter and submission.user_id == caller.user_id
     return is_own or caller.is_organiser
-
-
-def _find_own(session: Session, caller: Caller, submission_id: str) -> Submission:
-    submission = find_row(session, Submission, submission_id)
-    if may_withdraw(caller, submission):
-        return submission
-    if not may_see(viewer_for(caller), submission):
-        raise no_such("submission", submission_id)
-    raise NotAllowedError(
-        f"Submission {submission_id} is not yours; its submitter or an organiser may withdraw it."
-    )
 
 
 def _open_verifications(session: Session, submission_id: str) -> Sequence[str]:

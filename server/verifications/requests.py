@@ -21,14 +21,13 @@ from finishline.rules.verification.entry import (
 )
 from finishline.rules.verification.head_to_head import looks_of, why_no_head_to_head
 from finishline.rules.verification.purposes import ASKED_FOR, HEAD_TO_HEAD, PURPOSES
-from server.base.database import Services, find_row
+from server.base.database import Services
 from server.base.errors import (
     ConflictError,
     ContentError,
     NotAllowedError,
     ServerError,
     UsedUpError,
-    no_such,
 )
 from server.base.events import OriginalReplaced, SubmissionWithdrawn, VerificationWanted
 from server.base.forms import NO_FLAG, Body, example
@@ -46,13 +45,14 @@ from server.base.standing import (
     row_evidence,
     verification_under_way,
 )
-from server.base.visibility import is_source_public, may_see
+from server.base.visibility import is_source_public
 from server.benchmarks.definitions import definition, rules_that_differ
 from server.people.accounts import ORGANISERS
 from server.people.audit import record
-from server.people.callers import Caller, viewer_for
+from server.people.callers import Caller
 from server.people.declared import Form, Routes
 from server.submissions.quotas import NOTHING_KEPT, require_gpu_seconds, reserve_replay
+from server.submissions.rows import find_visible
 from server.verifications.head_to_heads import (
     REFERENCE,
     REFERENCE_RUNS,
@@ -211,15 +211,13 @@ def request_verification(
     their own submission, which counts against their quota. Organisers may request any.
     """
     wanted = body or VerificationCreate()
-    submission, reserved = find_row(session, Submission, submission_id), None
+    submission, reserved = find_visible(session, caller, submission_id), None
     kind = wanted.kind or kind_that_checks(submission)
     wishes = {REPEATS: wanted.repeats}
     if submission.user.name == REFERENCE and submission.pool_id is None:
         wishes["runs"] = REFERENCE_RUNS
     if not caller.is_organiser:
         if submission.user_id != caller.user_id:
-            if not may_see(viewer_for(caller), submission):
-                raise no_such("submission", submission_id)
             raise NotAllowedError(
                 "This submission belongs to another user: only they or an organiser may request it."
             )
@@ -451,12 +449,9 @@ def _find_both(
             "submissions."
         )
     found = (
-        find_row(session, Submission, body.challenger),
-        find_row(session, Submission, body.holder),
+        find_visible(session, caller, body.challenger),
+        find_visible(session, caller, body.holder),
     )
-    for one in found:
-        if not may_see(viewer_for(caller), one):
-            raise no_such("submission", one.id)
     for one in found:
         if one.withdrawn_at is not None:
             raise ConflictError(f"Submission {one.id} is withdrawn and cannot have a head-to-head.")
