@@ -220,32 +220,39 @@ def _why_no_record(p_value: float | None) -> str:
 
 def measured_history(place: FirstPlace) -> RecordHistory:
     """List the holders of a board, the present one last, and the rows that failed to follow."""
-    records = [
-        Record.of(
-            each,
-            date=each.since.isoformat(),
-            tta_seconds=each.seconds,
-            quality=each.figure if place.score.by == "quality" else None,
-            single_run=False,
-            margin_percent=None if each.ratio is None else (1 - each.ratio) * 100.0,
-            margin=None if each.difference is None else abs(each.difference),
+    by_quality = place.score.by == "quality"
+    records, not_records = list[Record](), list[NoRecord]()
+    for each in place.holdings:
+        row, won = each.row, each.won
+        ratio, difference = (None, None) if won is None else (won.ratio, won.difference)
+        records.append(
+            Record.of(
+                row,
+                date=each.since.isoformat(),
+                tta_seconds=row.seconds,
+                quality=row.figure if by_quality else None,
+                p_value=won and won.p_value,
+                single_run=False,
+                beaten=won and won.holder,
+                margin_percent=None if ratio is None else (1 - ratio) * 100.0,
+                margin=None if difference is None else abs(difference),
+                verification_id=won and won.verification_id,
+                returned=each.returned,
+            )
         )
-        for each in place.holdings
-    ]
-    not_records = []
     for submission_id, meetings in place.met.items():
-        row, last = place.rows.get(submission_id), meetings[-1]
-        if row is None or not row.is_live or last.state != "not_proven":
+        challenger, last = place.rows.get(submission_id), meetings[-1]
+        if challenger is None or not challenger.is_live or last.state != "not_proven":
             continue
-        why = place.why_not_first(submission_id, row.figure)
+        why = place.why_not_first(submission_id, challenger.figure)
         if why is not None and place.holder is not None:
             not_records.append(
                 NoRecord.of(
                     last,
                     submission_id=submission_id,
                     date=(last.ended_at or last.started_at).isoformat(),
-                    tta_seconds=row.seconds,
-                    quality=row.figure if place.score.by == "quality" else None,
+                    tta_seconds=challenger.seconds,
+                    quality=challenger.figure if by_quality else None,
                     holder=place.holder.submission_id,
                     reason=why,
                 )

@@ -98,22 +98,14 @@ class Meeting:
 
 @dataclass(frozen=True)
 class Holding:
-    """A submission in first place, and the head-to-head that it won.
+    """A submission in first place since a moment, by the head-to-head that it `won`, if any.
 
-    `ratio` is of times, `difference` of qualities. It `returned` if it was the holder before, and
-    the holders between were `ended`.
+    It `returned` if it was the holder before, and the holders between ended.
     """
 
-    submission_id: str
+    row: Measured
     since: datetime
-    figure: float
-    seconds: float
-    beaten: str | None = None
-    verification_id: str | None = None
-    p_value: float | None = None
-    ratio: float | None = None
-    difference: float | None = None
-    ended: Ended | None = None
+    won: Meeting | None = None
     returned: bool = False
 
 
@@ -144,12 +136,8 @@ class FirstPlace:
     def head_to_head_of(self, submission_id: str) -> str | None:
         """Find the head-to-head that the holder won, or another row's latest with the holder."""
         if self.holder is not None and submission_id == self.holder.submission_id:
-            won = [
-                each.verification_id
-                for each in self.holdings
-                if each.submission_id == submission_id and each.verification_id
-            ]
-            return won[-1] if won else None
+            won = [each.won for each in self.holdings if each.row == self.holder and each.won]
+            return won[-1].verification_id if won else None
         meetings = self.met.get(submission_id, ())
         return meetings[-1].verification_id if meetings else None
 
@@ -213,7 +201,7 @@ def find_first_place(
     first_able = [row for row in in_order if row.may_hold][:1]
     if not in_order:
         return FirstPlace(rows=known)
-    holdings = [_holding(in_order[0])]
+    holdings = [Holding(in_order[0], in_order[0].measured_at)]
     chain = [in_order[0].submission_id]
     for meeting in sorted(meetings, key=lambda each: each.ended_at or each.started_at):
         there = [known[name] for name in chain if name in known and known[name].may_hold]
@@ -221,19 +209,17 @@ def find_first_place(
         if meeting.state != "won" or meeting.holder not in (chain[-1], *present):
             continue
         if meeting.holder not in chain:
-            holdings.append(_holding(known[meeting.holder]))
+            before = known[meeting.holder]
+            holdings.append(Holding(before, before.measured_at))
         chain.append(meeting.challenger)
         if (winner := known.get(meeting.challenger)) is not None:
-            holdings.append(_holding(winner, meeting))
-    held = [known[each.submission_id] for each in holdings if each.submission_id in known]
-    able = [row for row in held if row.may_hold] or first_able
+            holdings.append(Holding(winner, meeting.ended_at or meeting.started_at, meeting))
+    able = [each.row for each in holdings if each.row.may_hold] or first_able
     holder = able[-1] if able else None
     # A contradicted time was never a record.
-    shown = {row.submission_id for row in rows if row.is_live or row.withdrawn_at is not None}
-    holdings = [each for each in holdings if each.submission_id in shown]
-    last = holdings[-1].submission_id if holdings else None
-    if holder is not None and last != holder.submission_id:
-        holdings.append(_next_holding(holder, holdings, known))
+    holdings = [each for each in holdings if each.row.is_live or each.row.withdrawn_at is not None]
+    if holder is not None and (not holdings or holdings[-1].row != holder):
+        holdings.append(_next_holding(holder, holdings))
     met: dict[str, list[Meeting]] = {}
     for meeting in meetings:
         if holder is not None and meeting.holder == holder.submission_id:
@@ -249,37 +235,15 @@ def find_first_place(
     return FirstPlace(tuple(holdings), holder, known, met, is_busy, outdated, score)
 
 
-def _next_holding(
-    holder: Measured, holdings: Sequence[Holding], known: Mapping[str, Measured]
-) -> Holding:
+def _next_holding(holder: Measured, holdings: Sequence[Holding]) -> Holding:
     """Make the holding of a submission that follows without a head-to-head."""
-    names = [each.submission_id for each in holdings]
-    has_held = holder.submission_id in names
-    later = names[len(names) - names[::-1].index(holder.submission_id) :] if has_held else names
-    ends = [ended_at for name in later if (ended_at := known[name].ended_at) is not None]
+    rows = [each.row for each in holdings]
+    has_held = holder in rows
+    later = rows[len(rows) - rows[::-1].index(holder) :] if has_held else rows
+    ends = [row.ended_at for row in later if row.ended_at is not None]
     if has_held:
-        since = max(ends, default=holdings[-1].since)
-        return Holding(holder.submission_id, since, holder.figure, holder.seconds, returned=True)
-    since = max([holder.measured_at, *ends])
-    return Holding(holder.submission_id, since, holder.figure, holder.seconds)
-
-
-def _holding(row: Measured, meeting: Meeting | None = None) -> Holding:
-    if meeting is None:
-        began = row.measured_at
-        return Holding(row.submission_id, began, row.figure, row.seconds, ended=row.ended)
-    return Holding(
-        row.submission_id,
-        meeting.ended_at or meeting.started_at,
-        row.figure,
-        row.seconds,
-        beaten=meeting.holder,
-        verification_id=meeting.verification_id,
-        p_value=meeting.p_value,
-        ratio=meeting.ratio,
-        difference=meeting.difference,
-        ended=row.ended,
-    )
+        return Holding(holder, max(ends, default=holdings[-1].since), returned=True)
+    return Holding(holder, max([holder.measured_at, *ends]))
 
 
 def read_first_places(session: Session, benchmark: Benchmark) -> dict[Board, FirstPlace]:
