@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 from typing import Any
 
 import orjson
@@ -123,10 +124,12 @@ def _score_again(
     services: Services, submission: Submission, benchmark: Benchmark
 ) -> ScoredSubmission:
     """Score a submission. If it breaks a rule of today, it stays but is not ranked."""
-    logs = {run.file: run.log_sha256 for run in submission.runs}
+    logs = {
+        run.file: partial(_read, services, run.log_sha256, what=run.file) for run in submission.runs
+    }
     return score_submission(
         _read(services, submission.claim_sha256, what="the submission's JSON"),
-        LogFiles(logs, lambda name: _read(services, logs[name], what=name)),
+        LogFiles(logs),
         {benchmark.benchmark_id: benchmark},
         benchmark_id=submission.benchmark_id,
         division=submission.division,

@@ -1,11 +1,12 @@
 """Files of a submission: staged, and looked up by name for scoring."""
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections import UserDict
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
-from typing import BinaryIO, ClassVar
+from typing import Any, BinaryIO, ClassVar
 
 from starlette.datastructures import FormData
 
@@ -23,26 +24,12 @@ from server.base.forms import SUBMISSION, read_files, read_text, refuse_part
 from server.base.settings import MIB, Settings
 
 
-class LogFiles(Mapping[str, bytes]):
-    """Run logs by name, each read on access, because together they may be large."""
-
-    def __init__(self, names: Collection[str], read: Callable[[str], bytes]) -> None:
-        self._names = names
-        self._read = read
+class LogFiles(UserDict[str, Any]):
+    """Run logs by name, made of functions that read them, because together they may be large."""
 
     def __getitem__(self, name: str) -> bytes:
-        if name not in self._names:
-            raise KeyError(name)
-        return self._read(name)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._names  # By default a Mapping would read the file to answer.
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
+        read: Callable[[], bytes] = self.data[name]
+        return read()
 
 
 CLAIM_FILE = "submission.json"
@@ -66,7 +53,7 @@ class LogUpload:
     @property
     def log_files(self) -> LogFiles:
         """Content of the logs by name."""
-        return LogFiles(self.logs, lambda name: self.logs[name].path.read_bytes())
+        return LogFiles({name: log.path.read_bytes for name, log in self.logs.items()})
 
     @property
     def staged(self) -> tuple[Staged, ...]:
