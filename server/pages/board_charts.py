@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, field_validator
 from sqlalchemy.orm import Session
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from finishline.rules.ranking import Round, is_entry
+from finishline.rules.ranking import is_entry
 from finishline.rules.statistics.aggregate import mean
 from server.base.database import Services
 from server.base.errors import NotFoundError
@@ -104,39 +104,27 @@ def chart_view(
     view |= {name: context[name] for name in SHARED}
     if chart.needs == "records":
         part = board["round"] if context["benchmark"]["published"] else None
+        divisions = [
+            one
+            for one in list_records(session, benchmark).model_dump(mode="json")["divisions"]
+            if query.division in (None, one["division"])
+            and part in (None, round_of(benchmark, one["evidence"]))
+        ]
         note = RECORDS_OF_ALL if query.narrows_further else None
-        return view | {
-            "divisions": _divisions(session, benchmark, query, part),
-            "note": note,
-        }
+        return view | {"divisions": divisions, "note": note}
     view["board"] = board
     if board["what_if"]:
         view["target"] = target | {"value": board["what_if"]["target"]}
     if chart.needs == "board":
         return view
-    chosen = _chosen(board["entries"], query.select, most=chart.selected)
+    by_id = {entry["submission_id"]: entry for entry in board["entries"]}
+    chosen = [by_id[name] for name in query.select if name in by_id]
+    if not query.select:
+        chosen = best_ranked(board["entries"], chart.selected)
     view["sets"] = _sets(session, benchmark, query, chosen)
     view["counts"] = context["benchmark"]["convergence_unit"]
     view["reference"] = _reference(session, benchmark) if chart.needs == "curves" else []
     return view
-
-
-def _divisions(
-    session: Session, benchmark: Benchmark, query: ChartQuery, part: Round | None
-) -> list[View]:
-    return [
-        one
-        for one in list_records(session, benchmark).model_dump(mode="json")["divisions"]
-        if query.division in (None, one["division"])
-        and part in (None, round_of(benchmark, one["evidence"]))
-    ]
-
-
-def _chosen(entries: Sequence[View], selected: Sequence[str], *, most: int) -> list[View]:
-    if selected:
-        by_id = {entry["submission_id"]: entry for entry in entries}
-        return [by_id[submission_id] for submission_id in selected if submission_id in by_id]
-    return best_ranked(entries, most)
 
 
 def best_ranked(entries: Sequence[View], most: int) -> list[View]:
