@@ -5,7 +5,6 @@ Alembic is imported only to make the tables: it takes a twelfth of a server's st
 
 import hashlib
 from functools import cache
-from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, inspect, text
 from sqlalchemy.exc import OperationalError
@@ -15,9 +14,6 @@ from finishline.rules.text import names_text
 from server.base.database import Database
 from server.base.models import Base
 from server.base.places import MIGRATIONS
-
-if TYPE_CHECKING:
-    from alembic.config import Config
 
 FIRST_MIGRATION = MIGRATIONS / "versions" / "first_tables.py"
 HEX_DIGITS = 12
@@ -91,16 +87,6 @@ def _hint(connection: Connection, revision: str) -> str:
     return f"Hint: run `git checkout {commit[:HEX_DIGITS]}`, {export}"
 
 
-def alembic_config(database: Database) -> "Config":
-    """Configure Alembic for a database."""
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    config.attributes["database"] = database
-    return config
-
-
 def migrate(database: Database) -> None:
     """Make the tables of an empty database in one transaction, or keep this code's tables.
 
@@ -110,5 +96,9 @@ def migrate(database: Database) -> None:
         with database.look() as connection:
             require_no_other(connection, database.name)
     from alembic import command
+    from alembic.config import Config
 
-    command.upgrade(alembic_config(database), "head")
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.attributes["database"] = database
+    command.upgrade(config, "head")

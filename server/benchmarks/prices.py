@@ -3,7 +3,7 @@
 import csv
 import io
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cached_property
@@ -271,18 +271,6 @@ def price_view(row: PriceRow, superseded_by: int | None = None) -> PriceView:
     )
 
 
-def prices_csv(views: Sequence[PriceView]) -> str:
-    """Write entries as CSV. Text that a spreadsheet would run as a formula gets an apostrophe."""
-    text = io.StringIO()
-    columns = list(PriceView.model_fields)
-    writer = csv.DictWriter(text, columns, lineterminator="\n")
-    writer.writeheader()
-    for view in views:
-        row = view.model_dump(mode="json")
-        writer.writerow({name: csv_cell(row[name]) for name in columns})
-    return text.getvalue()
-
-
 def _insert(session: Session, caller: Caller, wanted: PriceCreate) -> PriceRow:
     if wanted.supersedes is not None:
         find_row(session, PriceRow, wanted.supersedes)
@@ -308,8 +296,13 @@ def _the_same(session: Session, wanted: PriceCreate) -> int | None:
 @router.read("/prices.csv", to_all=True, response_class=Response, responses=CSV_ANSWER)
 def get_prices_csv(session: Session, query: Asked) -> Response:
     """List prices as CSV, as `/prices` does."""
-    text = prices_csv(list_prices(session, query).prices)
-    return Response(text, media_type="text/csv; charset=utf-8")
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(PriceView.model_fields), lineterminator="\n")
+    writer.writeheader()
+    for view in list_prices(session, query).prices:
+        row = view.model_dump(mode="json")
+        writer.writerow({name: csv_cell(cell) for name, cell in row.items()})
+    return Response(text.getvalue(), media_type="text/csv; charset=utf-8")
 
 
 @router.command("/prices", Form(CONSOLE, "Price {0.id} added."), role="organiser", status=201)
