@@ -367,6 +367,6 @@ async def get_services(request: Request) -> Services:
 ServicesDep = Annotated[Services, Depends(get_services)]
 
 
-def site_address(request: Request, settings: Settings) -> str:
+def site_address(request: Request) -> str:
     """Return the server's address as set, else as requested, without a slash at its end."""
-    return (settings.public_url or str(request.base_url)).rstrip("/")
+    return (services_of(request).settings.public_url or str(request.base_url)).rstrip("/")

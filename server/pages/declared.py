@@ -154,7 +154,7 @@ class Page:
             f"console/{self.template}",
             account={"name": caller.name, "role": caller.role},
             notice=context.pop("notice", None) or take_notice(request),
-            site=site_address(request, services.settings),
+            site=site_address(request),
             **{
                 name: value if callable(value) else to_jsonable_python(value)
                 for name, value in context.items()

@@ -102,7 +102,7 @@ def prices_page(session: Session, request: Request) -> Context:
 def install_page(services: Services, request: Request) -> Context:
     """Show the two commands to install the client and sign in to this server."""
     return {
-        "site": site_address(request, services.settings),
+        "site": site_address(request),
         "source": services.settings.source_url,
         "commit": code_version(services.settings.code_commit).commit,
     }

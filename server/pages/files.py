@@ -98,7 +98,7 @@ Every page has a JSON twin; reading takes no token unless the server says so. Ti
 @router.get("/llms.txt")
 def llms_txt(services: ServicesDep, request: Request) -> Response:
     """Describe this site for a program that reads text, with the documents as Markdown."""
-    site = site_address(request, services.settings)
+    site = site_address(request)
     documents = read_documents(services.settings.docs_dir).chapters()
     text = ABOUT.format(
         site=site,
@@ -117,7 +117,7 @@ def llms_txt(services: ServicesDep, request: Request) -> Response:
 @router.get("/.well-known/security.txt")
 def security_txt(services: ServicesDep, request: Request) -> Response:
     """Say where to report a weakness (RFC 9116)."""
-    site = site_address(request, services.settings)
+    site = site_address(request)
     contact = services.settings.security_contact or f"{site}/docs/operating#reporting-a-weakness"
     until = datetime.combine(utc_now().date(), time()) + timedelta(days=VALID_DAYS)
     lines = (
@@ -136,7 +136,7 @@ MOST_ENTRIES = 50
 def feed(session: Session, services: Services, request: Request) -> Response:
     """Serve the latest records and verdicts of every benchmark."""
     entries = _entries(session, services, services.benchmarks, None)
-    return _answer(services, request, "Finishline", "/", entries)
+    return _answer(request, "Finishline", "/", entries)
 
 
 @router.read("/benchmarks/{benchmark_id}/feed.atom", to_all=True)
@@ -147,16 +147,16 @@ def benchmark_feed(
     benchmark = find_benchmark(services.benchmarks, benchmark_id)
     entries = _entries(session, services, {benchmark_id: benchmark}, benchmark_id)
     title, page = f"{benchmark.title} · Finishline", f"/benchmarks/{benchmark_id}"
-    return _answer(services, request, title, page, entries)
+    return _answer(request, title, page, entries)
 
 
 @router.read("/audit.atom", to_all=True)
-def audit_feed(session: Session, services: Services, request: Request) -> Response:
+def audit_feed(session: Session, request: Request) -> Response:
     """Serve the head of the audit log. Readers keep the feed, so a later change is noticed."""
     head = read_head(session)
     row = session.get(AuditRecord, head.id)
     entries = [] if row is None else [audit_entry(head.id, head.sha256, moment_text(row.at))]
-    return _answer(services, request, "Audit log · Finishline", "/", entries)
+    return _answer(request, "Audit log · Finishline", "/", entries)
 
 
 def _entries(
@@ -180,9 +180,7 @@ def _entries(
     return latest[:MOST_ENTRIES]
 
 
-def _answer(
-    services: Services, request: Request, title: str, page: str, entries: list[FeedEntry]
-) -> Response:
-    base = site_address(request, services.settings)
+def _answer(request: Request, title: str, page: str, entries: list[FeedEntry]) -> Response:
+    base = site_address(request)
     content = atom_feed(entries, base=base, path=request.url.path, page=page, title=title)
     return tagged(request, content, MEDIA_TYPE)

@@ -167,7 +167,7 @@ async def begin(
     connect: bool = False,
 ) -> Response:
     """Go to the provider. A link leads here, because the CSP blocks a redirected form."""
-    callback = site_address(request, services.settings) + CALLBACK
+    callback = site_address(request) + CALLBACK
     response = await redirect_to_provider(request, services.settings, callback)
     begun = {"at": utc_now().timestamp(), "next": own_page(following), "connects": connect}
     request.session[BEGUN] = begun

@@ -78,7 +78,7 @@ def submission_page(
     context = submission_page_context(session, services, submission)
     context |= {
         "tab": tab,
-        "site": site_address(request, services.settings),
+        "site": site_address(request),
         "held": _held(session, services, submission),
         "head_to_heads": _head_to_heads_under_way(session, submission),
         "original": _original(session, submission),

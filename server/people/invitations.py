@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from finishline.api.people import Role
 from finishline.api.schema import Name, Schema
-from server.base.database import services_of, site_address, utc_now
+from server.base.database import site_address, utc_now
 from server.base.error_answers import DOMAIN_PATTERN
 from server.base.errors import (
     ConflictError,
@@ -159,11 +159,10 @@ def create_invitation(
     )
     session.add(made)
     record_new(session, caller, "invitation.create", made)
-    site = site_address(request, services_of(request).settings)
     return InvitationCreated.of(
         made,
         made_by=made.maker,
-        link=f"{site}/join/{made.id}-{secret}",
+        link=f"{site_address(request)}/join/{made.id}-{secret}",
         remark=_remark_on(session, made),
     )
 

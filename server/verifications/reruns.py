@@ -121,13 +121,12 @@ def verify_batch(
         benchmark = definition(session, submission.benchmark_sha256)
         expected = estimator.estimate(submission, benchmark, claim_of(submission))
         replays.append(
-            ExpectedReplay(
+            ExpectedReplay.of(
+                expected,
                 submission_id=submission.id,
                 verification_id=None if body.dry_run else queue_job(session, order).id,
                 runs_expected=expected.runs,
                 seconds_expected=expected.seconds,
-                accelerators=expected.accelerators,
-                basis=expected.basis,
             )
         )
     batch = BatchView(
