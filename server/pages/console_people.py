@@ -115,7 +115,7 @@ def account_page(
         "older": older if cursor else None,
         "tokens": tokens.list_my_tokens(session, caller).tokens,
         "asks_erasure_since": erasure.erasures_asked(session).get(caller.name),
-        "quota": quota_of(session, services, session.get_one(User, caller.user_id)),
+        "quota": quota_of(session, session.get_one(User, caller.user_id)),
         "own_token": caller.token_id,
         "roles": [role for role in ROLES if is_within(role, caller.role)],
         "may_change": caller.is_submitter,
@@ -125,13 +125,13 @@ def account_page(
 
 
 @page(quotas.CONSOLE, "quotas.html", role="organiser")
-def quotas_page(session: Session, services: Services, user: Search = "") -> Context:
+def quotas_page(session: Session, user: Search = "") -> Context:
     """Show every quota. For a chosen user its use, and the form with its name."""
     found = find_user_or_none(session, user.strip())
     return {
         "typed": {"user": user},
-        "quotas": quotas.list_quotas(session, services),
-        "chosen": found and quotas.quota_of(session, services, found),
+        "quotas": quotas.list_quotas(session),
+        "chosen": found and quotas.quota_of(session, found),
     }
 
 

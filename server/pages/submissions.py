@@ -266,7 +266,7 @@ def request_page(
         "kind": kind,
         "epochs_alone": kind == "replay" and claim.trained_with == "own",
         "expected": Estimator(session, kind).estimate(submission, benchmark, claim),
-        "no_room": why_no_room(session, services.settings, caller, submission, kind),
+        "no_room": why_no_room(session, caller, submission, kind),
         "free": not caller.is_organiser,
         "lacking": Fleet.read(session).lacks,
     }
@@ -288,7 +288,7 @@ def _for_its_owner(
     may_verify = may and unable is None and _may_be_verified(submission)
     no_room = None
     if caller is not None and may_verify:
-        no_room = why_no_room(session, services.settings, caller, submission)
+        no_room = why_no_room(session, caller, submission)
     may_ask = may_verify and no_room is None
     has_factors = package is not None and package.manifest["factors"] and is_source_public(package)
     # Waived rules too.

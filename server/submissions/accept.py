@@ -156,7 +156,7 @@ def admit_upload(session: Session, new: Checked) -> Submission:
     elif isinstance(upload, LogUpload) and not upload.archive:
         _require_own_class(session, new.claim, file=upload.claim_file)
     if not caller.is_organiser:
-        require_room_for_submission(session, new.services.settings, user_id=caller.user_id)
+        require_room_for_submission(session, user_id=caller.user_id)
     embargoed = admit(session, new.benchmark, archive=upload.archive)
     return _build(session, new, embargoed=embargoed)
 
@@ -324,14 +324,8 @@ def reserve(session: Session, new: Checked, submission: Submission) -> float | N
     """Reserve accelerator seconds on a submitter's quota. Raises UsedUpError, NotAllowedError."""
     if new.caller.is_organiser:
         return None
-    return reserve_replay(
-        session,
-        new.services.settings,
-        submission,
-        user_id=new.caller.user_id,
-        kind="replay" if new.package is None else "entry",
-        benchmark=new.benchmark,
-    )
+    kind, user_id = "replay" if new.package is None else "entry", new.caller.user_id
+    return reserve_replay(session, submission, user_id=user_id, kind=kind, benchmark=new.benchmark)
 
 
 def _record_import(session: Session, new: Checked, submission: Submission) -> None:

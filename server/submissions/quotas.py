@@ -22,7 +22,7 @@ from finishline.api.schema import Schema
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.text import count_text
 from finishline.rules.verification.purposes import PURPOSES
-from server.base.database import Services, utc_now
+from server.base.database import state_of, utc_now
 from server.base.errors import ContentError, NotAllowedError, UsedUpError
 from server.base.forms import Body, Sentence
 from server.base.models import Attempt, Submission, User, Verification
@@ -51,20 +51,21 @@ class Spent:
     is_open: bool
 
 
-def default_allowances(settings: Settings) -> dict[Measure, int | None]:
+def default_allowances(session: Session) -> dict[Measure, int | None]:
     """Return the default limits of a user. None is unlimited."""
+    settings = state_of(session, Settings)
     allowed = {name: getattr(settings, f"quota_{name}") for name in MEASURES}
     return {name: None if isinstance(most, str) else most for name, most in allowed.items()}
 
 
-def _allowed(session: Session, settings: Settings, user_id: int, measure: Measure) -> int | None:
+def _allowed(session: Session, user_id: int, measure: Measure) -> int | None:
     override = session.get_one(User, user_id).quota or {}
-    return override.get(measure, default_allowances(settings)[measure])
+    return override.get(measure, default_allowances(session)[measure])
 
 
-def require_room_for_submission(session: Session, settings: Settings, *, user_id: int) -> None:
+def require_room_for_submission(session: Session, *, user_id: int) -> None:
     """Raise UsedUpError unless the user's daily quota has room."""
-    use = use_of_submissions(session, settings, user_id)
+    use = use_of_submissions(session, user_id)
     made = count_text(round(use.used), "submission")
     verb = "is" if use.allowed == 1 else "are"
     _require(use, 1, f"You have made {made} in 24 hours, {use.allowed} {verb} allowed.")
@@ -72,7 +73,6 @@ def require_room_for_submission(session: Session, settings: Settings, *, user_id
 
 def reserve_replay(
     session: Session,
-    settings: Settings,
     submission: Submission,
     *,
     user_id: int,
@@ -86,15 +86,13 @@ def reserve_replay(
         submission, benchmark, claim_of(submission)
     )
     wanted = expected.seconds * devices(kind, expected.accelerators)
-    require_gpu_seconds(session, settings, wanted, user_id=user_id, what="this replay")
+    require_gpu_seconds(session, wanted, user_id=user_id, what="this replay")
     return wanted
 
 
-def require_gpu_seconds(
-    session: Session, settings: Settings, wanted: float, *, user_id: int, what: str
-) -> None:
+def require_gpu_seconds(session: Session, wanted: float, *, user_id: int, what: str) -> None:
     """Raise UsedUpError or NotAllowedError unless the user's quota has room for so many."""
-    use = use_of_gpu_seconds(session, settings, user_id, wanted=wanted)
+    use = use_of_gpu_seconds(session, user_id, wanted=wanted)
     told = (
         f"You have used {use.used:.0f} accelerator seconds in 30 days, {use.reserved:.0f} of "
         f"them reserved for running replays; {use.allowed} are allowed, and {what} will take "
@@ -115,9 +113,9 @@ def _require(use: UseView, wanted: float, told: str) -> None:
     )
 
 
-def use_of_submissions(session: Session, settings: Settings, user_id: int) -> UseView:
+def use_of_submissions(session: Session, user_id: int) -> UseView:
     """Count the submissions of the last 24 hours, without results published elsewhere."""
-    allowed = _allowed(session, settings, user_id, "submissions_per_day")
+    allowed = _allowed(session, user_id, "submissions_per_day")
     query = (
         select(Submission.submitted_at)
         .where(
@@ -141,11 +139,9 @@ def use_of_submissions(session: Session, settings: Settings, user_id: int) -> Us
     )
 
 
-def use_of_gpu_seconds(
-    session: Session, settings: Settings, user_id: int, *, wanted: float = 0.0
-) -> UseView:
+def use_of_gpu_seconds(session: Session, user_id: int, *, wanted: float = 0.0) -> UseView:
     """Add up accelerator seconds of 30 days. Verifications under way count their estimate."""
-    allowed = _allowed(session, settings, user_id, "gpu_seconds_per_month")
+    allowed = _allowed(session, user_id, "gpu_seconds_per_month")
     spent = list(_spent(session, user_id))
     used = sum(each.gpu_seconds for each in spent)
     return UseView(
@@ -252,10 +248,9 @@ class QuotaList(Schema):
     overrides: list[Override]
 
 
-def quota_of(session: Session, services: Services, user: User) -> QuotaView:
+def quota_of(session: Session, user: User) -> QuotaView:
     """Return the quotas and the use of a user."""
-    uses = (use_of_submissions, use_of_gpu_seconds)
-    quotas = [use(session, services.settings, user.id) for use in uses]
+    quotas = [use_of_submissions(session, user.id), use_of_gpu_seconds(session, user.id)]
     return QuotaView(user=user.name, quotas=quotas)
 
 
@@ -267,26 +262,26 @@ EACH = {"submissions_per_day": 1, "gpu_seconds_per_month": 3600}
 
 
 @router.read("/me/quota", role="user")
-def get_my_quota(session: Session, services: Services, caller: Caller) -> QuotaView:
+def get_my_quota(session: Session, caller: Caller) -> QuotaView:
     """Read your quotas of submissions and replays, your use, and when there is room again."""
     with seeing(session, ORGANISER):
-        return quota_of(session, services, session.get_one(User, caller.user_id))
+        return quota_of(session, session.get_one(User, caller.user_id))
 
 
 @router.read("/quotas", role="organiser")
-def list_quotas(session: Session, services: Services) -> QuotaList:
+def list_quotas(session: Session) -> QuotaList:
     """List the default quotas, and who may use more or less. For organisers."""
     users = session.scalars(select(User).where(User.quota.is_not(None)).order_by(User.name))
     return QuotaList(
-        defaults=default_allowances(services.settings),
+        defaults=default_allowances(session),
         overrides=[Override(user=user.name, quotas=user.quota or {}) for user in users],
     )
 
 
 @router.read("/quotas/{name}", role="organiser")
-def get_quota(session: Session, services: Services, name: Name) -> QuotaView:
+def get_quota(session: Session, name: Name) -> QuotaView:
     """Read the quotas and use of a user. For organisers."""
-    return quota_of(session, services, find_user(session, name))
+    return quota_of(session, find_user(session, name))
 
 
 def _typed(fields: Fields) -> dict[str, int | str]:
@@ -310,9 +305,7 @@ def _typed(fields: Fields) -> dict[str, int | str]:
     role="organiser",
     method="PUT",
 )
-def set_quota(
-    session: Session, services: Services, caller: Caller, name: Name, body: QuotaSet
-) -> QuotaView:
+def set_quota(session: Session, caller: Caller, name: Name, body: QuotaSet) -> QuotaView:
     """Set the quotas of a user, in force from the next request on. For organisers."""
     chosen = body.model_dump(include={*map(str, MEASURES)}, exclude_none=True)
     if not chosen:
@@ -326,4 +319,4 @@ def set_quota(
     }
     with audited(session, caller, "quota.set", user, reason=body.reason):
         user.quota = kept | own or None
-    return quota_of(session, services, user)
+    return quota_of(session, user)

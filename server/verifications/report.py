@@ -38,7 +38,7 @@ from finishline.rules.verification.report_check import (
 )
 from finishline.rules.verification.utilisation import is_narrower
 from finishline.rules.verification.verdict import Verdict
-from server.base.database import ServicesDep
+from server.base.database import ServicesDep, state_of
 from server.base.errors import ContentError
 from server.base.events import DispatchWakeup, WorkerOut, emit, wake_after_commit
 from server.base.models import (
@@ -51,6 +51,7 @@ from server.base.models import (
     Verification,
     WorkerRow,
 )
+from server.base.settings import Settings
 from server.base.standing import REPORT, purpose_of
 from server.base.visibility import ORGANISER
 from server.benchmarks.definitions import (
@@ -198,15 +199,9 @@ def check_trained_in(report: ReplayReport, trainings: Iterable[Training]) -> Non
         )
 
 
-def why_refused(
-    session: Session,
-    attempt: Attempt,
-    report: ReplayReport,
-    *,
-    slack_seconds: float,
-) -> str | None:
+def why_refused(session: Session, attempt: Attempt, report: ReplayReport) -> str | None:
     """Say why a report is refused, naming run and field. None for a credible report."""
-    verification = attempt.verification
+    verification, slack = attempt.verification, state_of(session, Settings).clock_slack_seconds
     benchmark, submission = benchmark_of(session, verification), verification.submission
     division = benchmark.divisions[0] if submission is None else submission.division
     try:
@@ -214,7 +209,7 @@ def why_refused(
             check_ledgers(run, benchmark.clock, division=division)
             check_spans(run)
         check_stream(
-            report, posted_events(session, attempt), benchmark.clock, slack_seconds=slack_seconds
+            report, posted_events(session, attempt), benchmark.clock, slack_seconds=slack
         )
         check_amounts(report)
         for run in report.runs:
@@ -388,18 +383,17 @@ def post_report(services: ServicesDep, leased: LeasedDep, body: ReplayReport) ->
     """
     refuse_unstorable(body)
     require_a_system(body.system)
-    slack_seconds = services.settings.clock_slack_seconds
     with services.database.read(ORGANISER) as session:
         attempt = owned_attempt(session, leased)
         is_open = attempt.state == "running"
-        judged = _judge(session, attempt, body, slack_seconds) if is_open else None
+        judged = _judge(session, attempt, body) if is_open else None
     with services.database.write() as session:
         attempt = owned_attempt(session, leased)
         verification = attempt.verification
         if attempt.state not in ("done", "failed"):
             if judged is None or judged.facts != _facts(session, attempt, body):
-                judged = _judge(session, attempt, body, slack_seconds)
-            _store(session, attempt, body, judged, slack_seconds)
+                judged = _judge(session, attempt, body)
+            _store(session, attempt, body, judged)
         answer = ReportAnswer.of(verification, verification_id=verification.id)
         failure = attempt.failure or {}
     if failure.get("code") == REFUSED:
@@ -407,9 +401,7 @@ def post_report(services: ServicesDep, leased: LeasedDep, body: ReplayReport) ->
     return answer
 
 
-def _judge(
-    session: Session, attempt: Attempt, report: ReplayReport, slack_seconds: float
-) -> Judged:
+def _judge(session: Session, attempt: Attempt, report: ReplayReport) -> Judged:
     """Check and judge a report only by reads. Raises an error for an unplanned report."""
     _require_own_name_in(session, attempt, report)
     verification, facts = attempt.verification, _facts(session, attempt, report)
@@ -423,7 +415,7 @@ def _judge(
         stop_at="end" if verification.trainings[0].stop_at == "end" else "target",
         two_clocks=not trains_packages(verification),
     )
-    refused = why_refused(session, attempt, report, slack_seconds=slack_seconds)
+    refused = why_refused(session, attempt, report)
     if refused is not None:
         failure = repeated(REFUSED, f"the report was refused: {refused}")
         return Judged(facts, refused, failure)
@@ -449,15 +441,10 @@ def _facts(session: Session, attempt: Attempt, report: ReplayReport) -> tuple[ob
     )
 
 
-def _store(
-    session: Session,
-    attempt: Attempt,
-    report: ReplayReport,
-    judged: Judged,
-    slack_seconds: float,
-) -> None:
+def _store(session: Session, attempt: Attempt, report: ReplayReport, judged: Judged) -> None:
     failure = None if judged.failure is None else as_followed(attempt, judged.failure)
     is_right = failure is None or failure is DISTURBED
+    slack_seconds = state_of(session, Settings).clock_slack_seconds
     move(
         session,
         attempt,

@@ -21,7 +21,6 @@ from finishline.rules.verification.entry import (
 )
 from finishline.rules.verification.head_to_head import looks_of, why_no_head_to_head
 from finishline.rules.verification.purposes import ASKED_FOR, HEAD_TO_HEAD, PURPOSES
-from server.base.database import Services
 from server.base.errors import (
     ConflictError,
     ContentError,
@@ -33,7 +32,6 @@ from server.base.events import OriginalReplaced, SubmissionWithdrawn, Verificati
 from server.base.forms import NO_FLAG, Body, example
 from server.base.http import note
 from server.base.models import Submission, Verification
-from server.base.settings import Settings
 from server.base.standing import (
     OPEN,
     Basis,
@@ -200,7 +198,6 @@ ASK_AN_ORGANISER = "Only an organiser can request another one."
 )
 def request_verification(
     session: Session,
-    services: Services,
     caller: Caller,
     submission_id: str,
     body: VerificationCreate | None = None,
@@ -223,12 +220,7 @@ def request_verification(
             )
         _require_first(session, submission, kind)
         reserved = reserve_replay(
-            session,
-            services.settings,
-            submission,
-            user_id=caller.user_id,
-            kind=kind,
-            wishes=wishes,
+            session, submission, user_id=caller.user_id, kind=kind, wishes=wishes
         )
     package = submission.trained_package
     if kind == ABLATION.name and package is not None and not is_source_public(package):
@@ -250,11 +242,7 @@ def request_verification(
 
 
 def why_no_room(
-    session: Session,
-    settings: Settings,
-    caller: Caller,
-    submission: Submission,
-    kind: str | None = None,
+    session: Session, caller: Caller, submission: Submission, kind: str | None = None
 ) -> str | None:
     """Say why the caller has no room for a job. Without a lock: the request itself decides."""
     if caller.is_organiser:
@@ -262,7 +250,7 @@ def why_no_room(
     kind = kind or kind_that_checks(submission)
     try:
         _require_few_requests(session, submission)
-        reserve_replay(session, settings, submission, user_id=caller.user_id, kind=kind)
+        reserve_replay(session, submission, user_id=caller.user_id, kind=kind)
     except (UsedUpError, NotAllowedError) as refused:
         return f"{str(refused).removesuffix(NOTHING_KEPT).removesuffix('.')}."
     return None
@@ -364,7 +352,7 @@ def cost_of_head_to_head(
     status=201,
 )
 def request_head_to_head(
-    session: Session, services: Services, caller: Caller, body: HeadToHeadCreate
+    session: Session, caller: Caller, body: HeadToHeadCreate
 ) -> VerificationView:
     """Request a head-to-head: two submissions trained in turn on one worker.
 
@@ -382,7 +370,7 @@ def request_head_to_head(
     reserved = None
     if not caller.is_organiser:
         _require_own_try(caller, place, challenger, holder)
-        reserved = reserve_head_to_head(session, services.settings, challenger, holder)
+        reserved = reserve_head_to_head(session, challenger, holder)
     verification = queue_pairs(
         session,
         challenger,
@@ -426,17 +414,14 @@ def _require_own_try(
         raise ConflictError("The head-to-heads of these two found nothing.", hint=ask)
 
 
-def reserve_head_to_head(
-    session: Session, settings: Settings, challenger: Submission, holder: Submission
-) -> float:
+def reserve_head_to_head(session: Session, challenger: Submission, holder: Submission) -> float:
     """Return the device seconds of the first pairs. Raises UsedUpError or NotAllowedError."""
     benchmark = definition(session, challenger.benchmark_sha256)
     pairs = looks_of(benchmark.ranking.pairs)[0]
     wanted = cost_of_head_to_head(session, benchmark, (challenger, holder), pairs=pairs).seconds
     user = challenger.user
     if user.role not in ORGANISERS:
-        what = "this head-to-head"
-        require_gpu_seconds(session, settings, wanted, user_id=user.id, what=what)
+        require_gpu_seconds(session, wanted, user_id=user.id, what="this head-to-head")
     return wanted
 
 

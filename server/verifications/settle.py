@@ -113,7 +113,7 @@ def settle_board(services: Services, benchmark: Benchmark, divisions: Iterable[s
         session.flush()
         for board, place in read_first_places(session, benchmark).items():
             if not _waits_for_reference(session, benchmark, board):
-                _begin_next(services, session, place)
+                _begin_next(session, place)
         store.keep(claims.values())
 
 
@@ -250,7 +250,7 @@ def _take_the_place_of_equals(session: Session, reference: Submission) -> None:
         link(session, one, reference)
 
 
-def _begin_next(services: Services, session: Session, place: FirstPlace) -> None:
+def _begin_next(session: Session, place: FirstPlace) -> None:
     if place.holder is None:
         return
     for submission_id in place.challengers():
@@ -262,7 +262,7 @@ def _begin_next(services: Services, session: Session, place: FirstPlace) -> None
             log.info("no head-to-head of %s: %s", submission_id, why)
             continue
         try:
-            reserved = reserve_head_to_head(session, services.settings, challenger, holder)
+            reserved = reserve_head_to_head(session, challenger, holder)
         except (UsedUpError, NotAllowedError):
             continue
         queue_pairs(
