@@ -229,7 +229,7 @@ def create_app(
     for measure in quotas.MEASURES:  # A series is there from the start, so a rate is never absent.
         metrics.quota_refusals.labels(measure)
     app.add_middleware(Limits, settings=settings, metrics=metrics)
-    app.add_middleware(Sessions, key=session_secret, settings=settings)
+    app.add_middleware(Sessions, key=session_secret)
     app.add_middleware(Reads, routes=[each for one in FEATURES for each in one.router.routes])
     return app
 

@@ -80,7 +80,7 @@ async def add(request: Request, console: OrganiserDep) -> Response:
 
 
 def _add(request: Request, console: Console, form: FormData) -> Response:
-    require_same_origin(request, console.services.settings)
+    require_same_origin(request)
     typed = {name: str(form.get(name) or "") for name in FIELDS}
     try:
         files = _files(console, form, typed)

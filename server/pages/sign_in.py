@@ -71,7 +71,7 @@ def sign_in_page(
         again = urlencode({"next": own_page(following)})
         return HTMLResponse(render("openid.html", address=f"{SIGN_IN}?{again}"))
     response = _sign_in_page(request, services, following, signed_out=out)
-    clear_mark(response, request, services.settings)
+    clear_mark(response, request)
     return response
 
 
@@ -84,7 +84,7 @@ def guessed_sign_in() -> RedirectResponse:
 @router.post(SIGN_IN, response_class=HTMLResponse)
 def sign_in(request: Request, services: ServicesDep, sent: FieldsDep) -> Response:
     """Start a session. The browser's Origin says who sent this, so no CSRF token is needed."""
-    require_same_origin(request, services.settings)
+    require_same_origin(request)
     secret, following = sent.get("token", "").strip(), sent.get("next")
     try:
         if not secret:
@@ -100,7 +100,7 @@ def sign_in(request: Request, services: ServicesDep, sent: FieldsDep) -> Respons
     note_use(services.database, token)
     begin_session(request, token)
     response = RedirectResponse(own_page(following), status_code=303)
-    set_mark(response, request, services.settings, token)
+    set_mark(response, request, token)
     return response
 
 
@@ -117,7 +117,7 @@ def sign_out(
             session.get_one(User, caller.user_id).end_sessions()
     request.session.clear()
     response = RedirectResponse(f"{SIGN_IN}?out=true", status_code=303)
-    clear_mark(response, request, services.settings)
+    clear_mark(response, request)
     return response
 
 
@@ -213,7 +213,7 @@ def _sign_in(
         leave_notice(request, f"You can sign in with {settings.oidc_name} from now on.")
         return response
     begin_session(request, token)
-    set_mark(response, request, settings, token)
+    set_mark(response, request, token)
     if is_new:
         welcome = f"Welcome, {token.user.name}. Make a token below to submit from a terminal."
         leave_notice(request, welcome)
@@ -243,7 +243,7 @@ def join_with(code: str, request: Request, services: ServicesDep, sent: FieldsDe
 
     The browser's Origin says who sent this, so no CSRF token is needed.
     """
-    require_same_origin(request, services.settings)
+    require_same_origin(request)
     found = None
     try:
         found = _find_open(request, services, code)
@@ -262,7 +262,7 @@ def join_with(code: str, request: Request, services: ServicesDep, sent: FieldsDe
     console = Console(services, get_signed_in(request, services), request)
     response = PAGES[tokens.ACCOUNT].show(console, {}, notice=Notice(told, once_only=made.secret))
     response.headers.update(SECRET_FORM)
-    set_mark(response, request, services.settings, made.token)
+    set_mark(response, request, made.token)
     return response
 
 

@@ -181,7 +181,7 @@ async def check_or_send(request: Request, console: SubmitterDep) -> Response:
 
 def _answer(request: Request, console: Console, form: FormData) -> Response:
     services, caller = console.services, console.caller
-    require_same_origin(request, services.settings)
+    require_same_origin(request)
     typed = {name: _text(form, name) for name in FIELDS}
     typed["key"] = typed["key"] or secrets.token_urlsafe(16)
     again = partial(PAGES[ADDRESS].show, console, {}, typed=typed)

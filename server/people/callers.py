@@ -21,11 +21,10 @@ from starlette.middleware.sessions import SessionMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from finishline.rules.text import count_text
-from server.base.database import Services, ServicesDep, utc_now
+from server.base.database import Services, ServicesDep, services_of, utc_now
 from server.base.errors import NotAllowedError, NotSignedInError, UsedUpError
 from server.base.http import note_signed_in
 from server.base.models import Token
-from server.base.settings import Settings
 from server.base.visibility import ANYBODY, ORGANISER, Viewer
 from server.people.accounts import (
     MAY,
@@ -146,25 +145,23 @@ class Sessions:
     its times.
     """
 
-    def __init__(self, app: ASGIApp, *, key: str, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, *, key: str) -> None:
         made = partial(SessionMiddleware, app, key, max_age=None, same_site="strict")
         self._plain = made(session_cookie=NAME)
         self._secure = made(session_cookie=HOST_PREFIX + NAME, https_only=True)
         self._app = app
-        self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         app = self._app
         if scope["type"] == "http":
-            app = self._secure if is_secure(Request(scope), self._settings) else self._plain
+            app = self._secure if is_secure(Request(scope)) else self._plain
         await app(scope, receive, send)
 
 
-def is_secure(request: Request, settings: Settings) -> bool:
+def is_secure(request: Request) -> bool:
     """Return whether the cookie is for https only: by the settings, else by the request."""
-    if settings.secure_cookies is not None:
-        return settings.secure_cookies
-    return request.url.scheme == "https"
+    set_so = services_of(request).settings.secure_cookies
+    return request.url.scheme == "https" if set_so is None else set_so
 
 
 def begin_session(request: Request, token: Token) -> None:
@@ -190,18 +187,16 @@ def ends_at(request: Request) -> datetime:
     return min(seen + IDLE, began + LONGEST)
 
 
-def set_mark(response: Response, request: Request, settings: Settings, token: Token) -> None:
+def set_mark(response: Response, request: Request, token: Token) -> None:
     """Set a cookie by which scripts show who is signed in. It allows nothing."""
     mark = quote(f"{token.role} {token.user.name}", safe="")
-    secure = is_secure(request, settings)
-    response.set_cookie(MARK, mark, path="/", secure=secure, samesite="strict")
+    response.set_cookie(MARK, mark, path="/", secure=is_secure(request), samesite="strict")
 
 
-def clear_mark(response: Response, request: Request, settings: Settings) -> None:
+def clear_mark(response: Response, request: Request) -> None:
     """Delete the cookie with the user's name, also after a session ended by itself."""
     if MARK in request.cookies:
-        secure = is_secure(request, settings)
-        response.delete_cookie(MARK, path="/", secure=secure, samesite="strict")
+        response.delete_cookie(MARK, path="/", secure=is_secure(request), samesite="strict")
 
 
 @dataclass(frozen=True)
@@ -223,7 +218,7 @@ def take_notice(request: Request) -> Notice | None:
     return None if text is None else Notice(text)
 
 
-def require_same_origin(request: Request, settings: Settings) -> None:
+def require_same_origin(request: Request) -> None:
     """Raise NotAllowedError unless the headers say that our page sent this form.
 
     Every browser of today sends Origin with a form. A request with neither header is refused.
@@ -236,10 +231,10 @@ def require_same_origin(request: Request, settings: Settings) -> None:
         raise NotAllowedError(
             "The browser does not say which page sent this form (no Origin); nothing was changed."
         )
-    scheme = "https" if is_secure(request, settings) else request.url.scheme
+    scheme = "https" if is_secure(request) else request.url.scheme
     own = {f"{scheme}://{request.headers.get('host', '')}"}
-    if settings.public_url:
-        public = urlsplit(settings.public_url)
+    if address := services_of(request).settings.public_url:
+        public = urlsplit(address)
         own.add(f"{public.scheme}://{public.netloc}")
     if origin is not None and origin not in own:
         raise NotAllowedError(
@@ -348,10 +343,8 @@ async def read_fields(request: Request) -> Fields:
 FieldsDep = Annotated[Fields, Depends(read_fields)]
 
 
-def _own_form(
-    request: Request, services: ServicesDep, _signed_in: SignedInDep, sent: FieldsDep
-) -> Fields:
-    require_same_origin(request, services.settings)
+def _own_form(request: Request, _signed_in: SignedInDep, sent: FieldsDep) -> Fields:
+    require_same_origin(request)
     return sent
 
 
