@@ -324,8 +324,8 @@ def reserve(session: Session, new: Checked, submission: Submission) -> float | N
     """Reserve accelerator seconds on a submitter's quota. Raises UsedUpError, NotAllowedError."""
     if new.caller.is_organiser:
         return None
-    kind, user_id = "replay" if new.package is None else "entry", new.caller.user_id
-    return reserve_replay(session, submission, user_id=user_id, kind=kind, benchmark=new.benchmark)
+    kind = "replay" if new.package is None else "entry"
+    return reserve_replay(session, submission, user_id=new.caller.user_id, kind=kind)
 
 
 def _record_import(session: Session, new: Checked, submission: Submission) -> None:

@@ -19,7 +19,6 @@ from sqlalchemy.orm import Session
 
 from finishline.api.people import Measure, QuotaView, UseView
 from finishline.api.schema import Schema
-from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.text import count_text
 from finishline.rules.verification.purposes import PURPOSES
 from server.base.database import state_of, utc_now
@@ -78,10 +77,9 @@ def reserve_replay(
     user_id: int,
     kind: str,
     wishes: Mapping[str, int] | None = None,
-    benchmark: Benchmark | None = None,
 ) -> float:
     """Estimate a verification's accelerator seconds, if the user's quota has room for them."""
-    benchmark = benchmark or definition(session, submission.benchmark_sha256)
+    benchmark = definition(session, submission.benchmark_sha256)
     expected = Estimator(session, kind, wishes or {}).estimate(
         submission, benchmark, claim_of(submission)
     )
