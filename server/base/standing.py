@@ -264,8 +264,9 @@ class Estimator:
         self._wishes = wishes or {}
         self._past = cache(self._read_past)
 
-    def estimate(self, submission: Submission, benchmark: Benchmark, claim: Claim) -> Expected:
+    def estimate(self, submission: Submission, benchmark: Benchmark) -> Expected:
         """Estimate by replays of the submission, else of its benchmark, else by a run's limit."""
+        claim = claim_of(submission)
         sample = Request(benchmark, bytes(32), claims=[claim], wishes=self._wishes)
         trainings = PURPOSES[self._kind].plan(sample)
         runs = float(len(trainings))

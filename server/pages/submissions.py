@@ -260,12 +260,12 @@ def request_page(
     submission = find_row(session, Submission, submission_id)
     caller = get_signed_in(request, services)
     kind = kind or kind_that_checks(submission)
-    benchmark, claim = definition(session, submission.benchmark_sha256), claim_of(submission)
+    benchmark = definition(session, submission.benchmark_sha256)
     return {
         "submission": submission_context(session, services, submission)["submission"],
         "kind": kind,
-        "epochs_alone": kind == "replay" and claim.trained_with == "own",
-        "expected": Estimator(session, kind).estimate(submission, benchmark, claim),
+        "epochs_alone": kind == "replay" and submission.trained_with == "own",
+        "expected": Estimator(session, kind).estimate(submission, benchmark),
         "no_room": why_no_room(session, caller, submission, kind),
         "free": not caller.is_organiser,
         "lacking": Fleet.read(session).lacks,

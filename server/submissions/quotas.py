@@ -26,7 +26,7 @@ from server.base.errors import ContentError, NotAllowedError, UsedUpError
 from server.base.forms import Body, Sentence
 from server.base.models import Attempt, Submission, User, Verification
 from server.base.settings import Settings
-from server.base.standing import OPEN, Estimator, claim_of
+from server.base.standing import OPEN, Estimator
 from server.base.visibility import ORGANISER, seeing
 from server.benchmarks.definitions import definition
 from server.people.audit import audited
@@ -80,9 +80,7 @@ def reserve_replay(
 ) -> float:
     """Estimate a verification's accelerator seconds, if the user's quota has room for them."""
     benchmark = definition(session, submission.benchmark_sha256)
-    expected = Estimator(session, kind, wishes or {}).estimate(
-        submission, benchmark, claim_of(submission)
-    )
+    expected = Estimator(session, kind, wishes).estimate(submission, benchmark)
     wanted = expected.seconds * devices(kind, expected.accelerators)
     require_gpu_seconds(session, wanted, user_id=user_id, what="this replay")
     return wanted

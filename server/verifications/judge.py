@@ -263,11 +263,11 @@ def _end_cross_check(
     earlier = _earlier(session, checked, check)
     benchmark = definition(session, checked.benchmark_sha256)
     if check.outcome == "inconclusive":
-        _conclude_waiting(session, checked, original, NO_SECOND_WORKER)
+        _conclude_waiting(session, checked, NO_SECOND_WORKER)
     elif check.outcome == "verified":
         if earlier is not None:
             _take_out(session, earlier, checked)
-        _conclude_waiting(session, checked, original, None)
+        _conclude_waiting(session, checked, None)
     elif earlier is None and has_other_owner(
         session, checked, report.system.hardware_class, seeds=check.seeds
     ):
@@ -276,7 +276,7 @@ def _end_cross_check(
     elif earlier is not None and agree(benchmark, earlier, report) == "verified":
         _refuse_first(session, checked, original)
     else:
-        _conclude_waiting(session, checked, original, NOT_SETTLED)
+        _conclude_waiting(session, checked, NOT_SETTLED)
 
 
 def is_overtaken(session: Session, check: Verification) -> bool:
@@ -301,10 +301,9 @@ def give_up_cross_check(session: Session, event: VerificationChanged) -> None:
                 move(session, each, "cancel")
     if check.checks_id is None or event.moment not in ("failed", "cancelled"):
         return
-    checked = session.get_one(Verification, check.checks_id)
-    original = report_of(checked)
-    if original is not None and not is_overtaken(session, check):
-        _conclude_waiting(session, checked, original, NO_SECOND_WORKER)
+    if not is_overtaken(session, check):
+        checked = session.get_one(Verification, check.checks_id)
+        _conclude_waiting(session, checked, NO_SECOND_WORKER)
 
 
 def _earlier(session: Session, checked: Verification, check: Verification) -> ReplayReport | None:
@@ -315,18 +314,14 @@ def _earlier(session: Session, checked: Verification, check: Verification) -> Re
     return None
 
 
-def _conclude_waiting(
-    session: Session,
-    checked: Verification,
-    report: ReplayReport,
-    why: Reason | None,
-) -> None:
+def _conclude_waiting(session: Session, checked: Verification, why: Reason | None) -> None:
     others = _checks_of(session, checked)
     if any(each.state in OPEN for each in others):
         return  # The last of them concludes.
     if why is None and any(each.outcome == "inconclusive" for each in others):
         why = NO_SECOND_WORKER
-    if checked.state == "checking":
+    report = report_of(checked)
+    if report is not None and checked.state == "checking":
         verdict = verdict_of(session, checked, report)
         assert verdict is not None  # noqa: S101  a replay has one
         _end_evidence(session, checked, report, verdict, why, event="conclude")

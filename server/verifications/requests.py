@@ -332,8 +332,7 @@ def cost_of_head_to_head(
 ) -> Cost:
     """Estimate a head-to-head by the runs that measured each side, or by their limit."""
     estimates = [
-        Estimator(session, kind_that_checks(side)).estimate(side, benchmark, claim_of(side))
-        for side in sides
+        Estimator(session, kind_that_checks(side)).estimate(side, benchmark) for side in sides
     ]
     a_pair = sum(each.seconds / each.runs * max(each.accelerators, 1) for each in estimates)
     basis = tuple(dict.fromkeys(each.basis for each in estimates))

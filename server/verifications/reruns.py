@@ -26,7 +26,6 @@ from server.base.standing import (
     PUBLISH,
     Estimator,
     Status,
-    claim_of,
     find_verification,
     publication,
     require_pending,
@@ -119,7 +118,7 @@ def verify_batch(
             skipped.append(Skipped(submission_id=submission.id, why=str(why)))
             continue
         benchmark = definition(session, submission.benchmark_sha256)
-        expected = estimator.estimate(submission, benchmark, claim_of(submission))
+        expected = estimator.estimate(submission, benchmark)
         replays.append(
             ExpectedReplay.of(
                 expected,
