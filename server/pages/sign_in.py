@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from server.base.database import Services, ServicesDep, site_address, utc_now
+from server.base.database import Services, ServicesDep, services_of, site_address, utc_now
 from server.base.errors import NotFoundError, NotSignedInError, ServerError, UsedUpError
 from server.base.models import Invitation, User
 from server.notices.messages import find_by_link
@@ -58,19 +58,18 @@ def own_page(address: str | None) -> str:
 @router.get(SIGN_IN, response_class=HTMLResponse)
 def sign_in_page(
     request: Request,
-    services: ServicesDep,
     following: Annotated[str | None, Query(alias="next")] = None,
     out: bool = False,
 ) -> Response:
     """Show the form for a token."""
-    if signed_in_or_none(request, services) is not None:
+    if signed_in_or_none(request) is not None:
         return RedirectResponse(own_page(following), status_code=303)
     if request.headers.get("sec-fetch-site") == "cross-site":
         # A link on another site led here, and a browser sends no strict cookie along: a page of
         # ours asks again.
         again = urlencode({"next": own_page(following)})
         return HTMLResponse(render("openid.html", address=f"{SIGN_IN}?{again}"))
-    response = _sign_in_page(request, services, following, signed_out=out)
+    response = _sign_in_page(request, following, signed_out=out)
     clear_mark(response, request)
     return response
 
@@ -94,9 +93,9 @@ def sign_in(request: Request, services: ServicesDep, sent: FieldsDep) -> Respons
         try:
             address = services.of(FailedSignIns).count(request, "tokens were refused")
         except UsedUpError as refused:
-            return _sign_in_page(request, services, following, error=refused)
+            return _sign_in_page(request, following, error=refused)
         log.warning("a sign-in from %s was refused", address)
-        return _sign_in_page(request, services, following, error=error)
+        return _sign_in_page(request, following, error=error)
     note_use(services.database, token)
     begin_session(request, token)
     response = RedirectResponse(own_page(following), status_code=303)
@@ -123,13 +122,12 @@ def sign_out(
 
 def _sign_in_page(
     request: Request,
-    services: Services,
     following: str | None,
     *,
     signed_out: bool = False,
     error: ServerError | None = None,
 ) -> HTMLResponse:
-    settings = services.settings
+    settings = services_of(request).settings
     page = render(
         "console/sign_in.html",
         next=own_page(following),
@@ -198,7 +196,7 @@ def _sign_in(
     request: Request, services: Services, begun: dict[str, Any], claims: dict[str, Any]
 ) -> Response:
     settings = services.settings
-    present = signed_in_or_none(request, services) if begun["connects"] else None
+    present = signed_in_or_none(request) if begun["connects"] else None
     if begun["connects"] and present is None:
         raise NotSignedInError("You are no longer signed in, so nothing was connected.")
     with services.database.write() as session:
@@ -259,7 +257,7 @@ def join_with(code: str, request: Request, services: ServicesDep, sent: FieldsDe
         return _join_page(code, None, refusal=error)
     begin_session(request, made.token)
     told = f"Welcome, {wanted.name}. This is your first token: you sign in and submit with it."
-    console = Console(services, get_signed_in(request, services), request)
+    console = Console(services, get_signed_in(request), request)
     response = PAGES[tokens.ACCOUNT].show(console, {}, notice=Notice(told, once_only=made.secret))
     response.headers.update(SECRET_FORM)
     set_mark(response, request, made.token)

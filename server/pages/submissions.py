@@ -85,7 +85,7 @@ def submission_page(
         "entry": None,
         "score": _measured_score(session, submission),
     }
-    context |= _for_its_owner(session, request, services, submission)
+    context |= _for_its_owner(session, request, submission)
     if context["submission"]["package"] is not None:
         context["entry"] = entry_context(session, viewer, submission)
     if tab == "runs":
@@ -258,7 +258,7 @@ def request_page(
 ) -> Context:
     """Show the runs and the cost of a verification, before it is requested."""
     submission = find_row(session, Submission, submission_id)
-    caller = get_signed_in(request, services)
+    caller = get_signed_in(request)
     kind = kind or kind_that_checks(submission)
     benchmark = definition(session, submission.benchmark_sha256)
     return {
@@ -272,13 +272,11 @@ def request_page(
     }
 
 
-def _for_its_owner(
-    session: Session, request: Request, services: Services, submission: Submission
-) -> Context:
+def _for_its_owner(session: Session, request: Request, submission: Submission) -> Context:
     until = None
     if submission.embargoed:
         until = current_dates(session, submission.benchmark_id).embargo_until
-    caller = signed_in_or_none(request, services)
+    caller = signed_in_or_none(request)
     may = caller is not None and may_withdraw(caller, submission)
     organises = caller is not None and caller.is_organiser
     unable, package = None, submission.trained_package

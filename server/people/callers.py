@@ -290,23 +290,23 @@ MOST_FIELDS = 100
 Fields = dict[str, str]
 
 
-def signed_in_or_none(request: Request, services: Services) -> Caller | None:
+def signed_in_or_none(request: Request) -> Caller | None:
     """Find the caller of this browser's session, looking up its token and user each time."""
-    key = session_key(request.scope)
+    key, database = session_key(request.scope), services_of(request).database
     if key is None or ends_at(request) <= utc_now():
         return None
     try:
-        token = find_session_token(services.database, *key)
+        token = find_session_token(database, *key)
     except NotSignedInError:
         return None
     note_signed_in(str(key), token.role, token.user_id)
-    note_use(services.database, token)
+    note_use(database, token)
     return caller_of(token, source=SOURCE)
 
 
-def get_signed_in(request: Request, services: ServicesDep) -> Caller:
+def get_signed_in(request: Request) -> Caller:
     """Require and prolong a session. Else a page redirects to the sign-in, a form is refused."""
-    caller = signed_in_or_none(request, services)
+    caller = signed_in_or_none(request)
     if caller is None:
         raise sign_in_first(request)
     now = utc_now().timestamp()
@@ -370,14 +370,14 @@ def _sent_secret(request: Request) -> str | None:
     return sent[len(BEARER) :].strip() if sent.lower().startswith(BEARER) else None
 
 
-def get_viewer(request: Request, services: ServicesDep) -> Viewer:
+def get_viewer(request: Request) -> Viewer:
     """Return the viewer of the request's token or session. An invalid one sees public data."""
     secret = _sent_secret(request)
     try:
         if secret is None:
-            caller = signed_in_or_none(request, services)
+            caller = signed_in_or_none(request)
         else:
-            caller = get_caller(services, secret)
+            caller = get_caller(services_of(request), secret)
     except NotSignedInError:
         return ANYBODY
     return ANYBODY if caller is None else viewer_for(caller)
@@ -424,7 +424,7 @@ class Membership:
     def _require_member(self, request: Request) -> None:
         if (secret := _sent_secret(request)) is not None:
             find_token(self._services.database, secret)
-        elif signed_in_or_none(request, self._services) is None:
+        elif signed_in_or_none(request) is None:
             if is_page(request.url.path):
                 raise sign_in_first(request)
             raise NotSignedInError(
