@@ -342,7 +342,6 @@ class Services:
 
     def __post_init__(self) -> None:
         self.put(self)
-        self.put(self.settings)
 
     def of(self, kind: type[Kind]) -> Kind:
         """Return a room's object of a type, as `RoomState.of` does."""
@@ -351,6 +350,11 @@ class Services:
     def put(self, value: Kind) -> Kind:
         """Keep a room's object under its type."""
         return self.database.state.put(value)
+
+
+def benchmarks_of(session: Session) -> OfferedBenchmarks:
+    """Return the offered benchmarks, found by a session."""
+    return state_of(session, Services).benchmarks
 
 
 def services_of(request: Request) -> Services:

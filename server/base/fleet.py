@@ -9,10 +9,9 @@ from typing import Any, Self
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from server.base.database import state_of, utc_now
+from server.base.database import Services, state_of, utc_now
 from server.base.errors import ContentError
 from server.base.models import HardwareClassRow, PauseRow, User, WorkerRow
-from server.base.settings import Settings
 
 EVERYTHING = "*"
 # A worker silent for longer is gone.
@@ -40,7 +39,7 @@ class Fleet:
         workers = session.scalars(select(WorkerRow).order_by(WorkerRow.name)).all()
         owned = select(User).where(User.id.in_({worker.user_id for worker in workers}))
         owners = {user.id: user for user in session.scalars(owned)}
-        silence = timedelta(seconds=state_of(session, Settings).worker_alive_seconds)
+        silence = timedelta(seconds=state_of(session, Services).settings.worker_alive_seconds)
         return cls(workers, utc_now() - silence, owners, read_pause(session))
 
     @cached_property

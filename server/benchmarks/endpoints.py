@@ -28,7 +28,7 @@ from finishline.rules.scoring.tta import calibrated_epochs, calibrated_sizes
 from finishline.rules.statistics.aggregate import mean, olympic_mean
 from finishline.rules.trainings.own_benchmark import FILE, LARGEST_BYTES, MOST_FILES
 from server.base.board_versions import board_versions, cached_for_board
-from server.base.database import Services, ServicesDep, utc_now
+from server.base.database import Services, ServicesDep, benchmarks_of, utc_now
 from server.base.errors import NotFoundError
 from server.base.forms import (
     files_part,
@@ -329,9 +329,9 @@ MULTIPART = multipart_body(
 
 
 @router.read("/benchmarks", to_all=True)
-def list_benchmarks(session: Session, services: Services) -> BenchmarkList:
+def list_benchmarks(session: Session) -> BenchmarkList:
     """List every benchmark, with the number of its submissions."""
-    counts = count_submissions(session, services.benchmarks)
+    counts = count_submissions(session, benchmarks_of(session))
     dates, now = all_current_dates(session), utc_now()
     return BenchmarkList(
         benchmarks=[
@@ -340,7 +340,7 @@ def list_benchmarks(session: Session, services: Services) -> BenchmarkList:
                 counts.get(benchmark_id, NO_SUBMISSIONS),
                 phases=phases_at(dates.get(benchmark_id, NO_DATES), now, benchmark),
             )
-            for benchmark_id, benchmark in services.benchmarks.items()
+            for benchmark_id, benchmark in benchmarks_of(session).items()
         ]
     )
 
@@ -348,31 +348,31 @@ def list_benchmarks(session: Session, services: Services) -> BenchmarkList:
 @router.read(
     "/benchmarks/{benchmark_id}.toml", to_all=True, response_class=Response, responses=TOML_ANSWER
 )
-def get_definition(session: Session, services: Services, benchmark_id: str) -> Response:
+def get_definition(session: Session, benchmark_id: str) -> Response:
     """Download the definition in force, as a file to train and to check under.
 
     Its SHA-256 is the `sha256` of the benchmark.
     """
-    benchmark = find_benchmark(services.benchmarks, benchmark_id)
+    benchmark = find_benchmark(benchmarks_of(session), benchmark_id)
     return Response(definition_text(session, benchmark), media_type="application/toml")
 
 
 @router.read("/benchmarks/{benchmark_id}", to_all=True)
-def get_benchmark(session: Session, services: Services, benchmark_id: str) -> BenchmarkView:
+def get_benchmark(session: Session, benchmark_id: str) -> BenchmarkView:
     """Read a benchmark: its target, clock, data set, phase, and how runs become a result."""
-    benchmark = find_benchmark(services.benchmarks, benchmark_id)
+    benchmark = find_benchmark(benchmarks_of(session), benchmark_id)
     counts = count_submissions(session, [benchmark_id])
     phases = phases_at(current_dates(session, benchmark_id), utc_now(), benchmark)
     return benchmark_view(benchmark, counts.get(benchmark_id, NO_SUBMISSIONS), phases=phases)
 
 
 @router.read("/benchmarks/{benchmark_id}/convergence", to_all=True)
-def get_convergence(session: Session, services: Services, benchmark_id: str) -> ConvergenceView:
+def get_convergence(session: Session, benchmark_id: str) -> ConvergenceView:
     """Read epochs or samples to converge by batch size, of the reference and the submissions.
 
     Without runs of its reference a benchmark has no points.
     """
-    benchmark = find_benchmark(services.benchmarks, benchmark_id)
+    benchmark = find_benchmark(benchmarks_of(session), benchmark_id)
     adopted = adopted_calibration(session, benchmark.sha256)
     calibration = None
     if adopted is not None:

@@ -13,7 +13,7 @@ from finishline.api.benchmarks import Dates, PhaseName, PhasesView
 from finishline.api.schema import Schema
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.board_versions import raise_board_version
-from server.base.database import Services, utc_now
+from server.base.database import benchmarks_of, utc_now
 from server.base.errors import ConflictError
 from server.base.events import EmbargoLifted, emit
 from server.base.forms import Body, Sentence, example
@@ -196,9 +196,9 @@ WITHOUT_TIME_ZONE = (len("2026-11-21T18:00"), len("2026-11-21T18:00:00"))
 
 
 @router.read("/benchmarks/{benchmark_id}/phases", to_all=True)
-def get_phases(session: Session, services: Services, benchmark_id: str) -> PhasesHistory:
+def get_phases(session: Session, benchmark_id: str) -> PhasesHistory:
     """Read the phase of a benchmark, its dates, and their history, with the reasons."""
-    benchmark = find_benchmark(services.benchmarks, benchmark_id)
+    benchmark = find_benchmark(benchmarks_of(session), benchmark_id)
     dates = current_dates(session, benchmark_id)
     history = session.scalars(
         select(BenchmarkPhases)
@@ -237,10 +237,10 @@ def _with_time_zone(fields: Fields) -> dict[str, Any]:
     status=201,
 )
 def set_phases(
-    session: Session, services: Services, caller: Caller, benchmark_id: str, body: PhasesCreate
+    session: Session, caller: Caller, benchmark_id: str, body: PhasesCreate
 ) -> PhasesView:
     """Set all dates of a benchmark, with the reason. An omitted date is removed."""
-    benchmark, now = find_benchmark(services.benchmarks, benchmark_id), utc_now()
+    benchmark, now = find_benchmark(benchmarks_of(session), benchmark_id), utc_now()
     before = current_dates(session, benchmark_id)
     if before.freezes_at != body.freezes_at:
         _require_may_change_freeze(session, benchmark_id, before, body, now)

@@ -182,9 +182,7 @@ def _main_class(rows: Mapping[str, BoardRow]) -> str | None:
     return min(counted, key=lambda name: (-counted[name], name), default=None)
 
 
-def first_places(
-    session: Session, benchmark: Benchmark, version: int | None = None
-) -> FirstPlaces:
+def first_places(session: Session, benchmark: Benchmark, version: int | None = None) -> FirstPlaces:
     """Read the first place of each division and hardware class, cached by board version."""
     make = partial(read_first_places, session, benchmark)
     return cached_for_board(session, benchmark.benchmark_id, "first places", make, version=version)

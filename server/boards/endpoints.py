@@ -17,7 +17,7 @@ from finishline.api.boards import COLUMN_FIELDS, BoardView, nested
 from finishline.api.comparisons import SubmissionComparison
 from finishline.rules.benchmarks.benchmark import Benchmark
 from server.base.board_versions import board_version, hint_of
-from server.base.database import Services, ServicesDep
+from server.base.database import Services, ServicesDep, benchmarks_of
 from server.base.http import is_known, takes_gzip
 from server.base.paging import csv_cell
 from server.base.standing import find_verification
@@ -190,22 +190,22 @@ def get_preview(
 
 
 @router.read("/benchmarks/{benchmark_id}/records", to_all=True)
-def get_records(session: Session, services: Services, benchmark_id: str) -> RecordList:
+def get_records(session: Session, benchmark_id: str) -> RecordList:
     """Read the holders of each board with their dates, and the lower times that missed the record.
 
     A measured time takes the record by a head-to-head with the holder. A published time must beat
     its holder by more than chance, by Welch's one-sided test.
     """
-    return list_records(session, find_benchmark(services.benchmarks, benchmark_id))
+    return list_records(session, find_benchmark(benchmarks_of(session), benchmark_id))
 
 
 @router.read("/benchmarks/{benchmark_id}/ideas", to_all=True)
-def get_ideas(session: Session, services: Services, benchmark_id: str) -> IdeaList:
+def get_ideas(session: Session, benchmark_id: str) -> IdeaList:
     """Read code submissions with a public source by hardware class, and the seconds each gained.
 
     At most the latest 500.
     """
-    return list_ideas(session, find_benchmark(services.benchmarks, benchmark_id))
+    return list_ideas(session, find_benchmark(benchmarks_of(session), benchmark_id))
 
 
 @router.read("/compare")

@@ -27,7 +27,7 @@ from finishline.rules.ranking import Check, Evidence
 from finishline.rules.trainings.package import MOST_FILES
 from server.base.artifacts import pieces
 from server.base.board_versions import board_versions
-from server.base.database import Services, ServicesDep, find_row
+from server.base.database import Services, ServicesDep, benchmarks_of, find_row
 from server.base.errors import LostFileError
 from server.base.forms import files_part, multipart_body, text_part, with_form
 from server.base.http import note
@@ -254,22 +254,20 @@ def _accept(
     with services.database.read(Viewer(user_ids=(caller.user_id,))) as session:
         submission = find_row(session, Submission, accepted.submission_id)
         if accepted.repeated:
-            return whole_view(services, session, submission), True
+            return whole_view(session, submission), True
         return submission_view(session, submission), False
 
 
-def whole_view(services: Services, session: Session, submission: Submission) -> SubmissionView:
+def whole_view(session: Session, submission: Submission) -> SubmissionView:
     """Show a stored submission with its place, and the figures behind a changed verdict."""
-    (view,) = with_places(services, session, [submission])
+    (view,) = with_places(session, [submission])
     judged_on = judged_on_others(session, submission)
     return view.model_copy(update={"judged_on": judged_on})
 
 
-def with_places(
-    services: Services, session: Session, submissions: Sequence[Submission]
-) -> list[SubmissionView]:
+def with_places(session: Session, submissions: Sequence[Submission]) -> list[SubmissionView]:
     """Show stored submissions with their places."""
-    costs, board_of = BookCosts(session), boards_of(session, services.benchmarks)
+    costs, board_of = BookCosts(session), boards_of(session, benchmarks_of(session))
     views = []
     for one in submissions:
         board = board_of(one)
@@ -289,7 +287,6 @@ PackageDep = Annotated[
 @router.read("/submissions")
 def list_submissions(
     session: Session,
-    services: Services,
     benchmark: str | None = None,
     package: PackageDep = None,
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
@@ -301,17 +298,17 @@ def list_submissions(
     """
     wanted = SubmissionQuery(benchmark=benchmark, cursor=cursor)
     found, following = whole_submissions(session, wanted, package=package, limit=limit)
-    views = with_places(services, session, found)
+    views = with_places(session, found)
     return SubmissionList(submissions=views, next_cursor=following)
 
 
 @router.read("/submissions/{submission_id}")
-def get_submission(session: Session, services: Services, submission_id: str) -> SubmissionView:
+def get_submission(session: Session, submission_id: str) -> SubmissionView:
     """Read a submission with its result explained step by step.
 
     Under embargo, 404 for all but its submitter, the members of their organisation and organisers.
     """
-    return whole_view(services, session, find_row(session, Submission, submission_id))
+    return whole_view(session, find_row(session, Submission, submission_id))
 
 
 class RunList(Schema):

@@ -13,7 +13,7 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from finishline.api.schema import Schema
-from server.base.database import Services, utc_now
+from server.base.database import Services, benchmarks_of, state_of, utc_now
 from server.base.errors import ConflictError, NotAllowedError, NotFoundError, no_such
 from server.base.events import NoticeWakeup, wake_after_commit
 from server.base.forms import Body, example
@@ -223,9 +223,7 @@ def get_deliveries(
     return DeliveryList(deliveries=[delivery_view(each) for each in found])
 
 
-def _make(
-    session: Session, services: Services, caller: Caller, wanted: Wanted, **columns: Any
-) -> Receiver:
+def _make(session: Session, caller: Caller, wanted: Wanted, **columns: Any) -> Receiver:
     """Add a receiver for the caller. Raises NotAllowedError or NotFoundError.
 
     Its events include embargoed submissions of the caller, and go on after the token's end.
@@ -233,7 +231,7 @@ def _make(
     if wanted.scope == "all" and not caller.is_organiser:
         raise NotAllowedError("Only an organiser may subscribe to all events; name a benchmark.")
     if wanted.benchmark is not None:
-        find_benchmark(services.benchmarks, wanted.benchmark)
+        find_benchmark(benchmarks_of(session), wanted.benchmark)
     made = Receiver(
         id=secrets.token_hex(8)[:15],
         user_id=caller.user_id,
@@ -259,15 +257,14 @@ def _make(
     role="submitter",
     status=201,
 )
-def create_webhook(
-    session: Session, services: Services, caller: Caller, body: WebhookCreate
-) -> WebhookCreated:
+def create_webhook(session: Session, caller: Caller, body: WebhookCreate) -> WebhookCreated:
     """Create a webhook. The secret to sign its messages is only in this response."""
     if len(_list_own(session, caller, "webhook")) >= MOST_WEBHOOKS:
         raise ConflictError(f"You have {MOST_WEBHOOKS} webhooks; delete one first.")
-    check_url(body.url, private_allowed=services.settings.webhook_private_addresses)
+    settings = state_of(session, Services).settings
+    check_url(body.url, private_allowed=settings.webhook_private_addresses)
     own = {"channel": "webhook", "address": body.url, "confirmed_at": utc_now()}
-    hook = _make(session, services, caller, body, secret=new_secret(), **own)
+    hook = _make(session, caller, body, secret=new_secret(), **own)
     _record(session, caller, "webhook.create", hook, is_new=True)
     return WebhookCreated.of(hook)
 
@@ -401,9 +398,9 @@ def _subscribed_words(made: Receiver, body: MailCreate) -> str:
     Form(CONSOLE + "/mails", _subscribed_words, page=CONSOLE, read=_wanted),
     role="submitter",
 )
-def subscribe(session: Session, services: Services, caller: Caller, body: MailCreate) -> Receiver:
+def subscribe(session: Session, caller: Caller, body: MailCreate) -> Receiver:
     """Create a mail subscription. A new address gets a mail to confirm it."""
-    if services.settings.smtp_url is None:
+    if state_of(session, Services).settings.smtp_url is None:
         raise ConflictError("This server sends no mail; use a webhook for the same events.")
     mails = list_mails(session, caller)
     if len(mails) >= MOST_ADDRESSES:
@@ -418,7 +415,7 @@ def subscribe(session: Session, services: Services, caller: Caller, body: MailCr
         "secret": secrets.token_hex(32),
         "confirmed_at": utc_now() if body.address in confirmed else None,
     }
-    made = _make(session, services, caller, body, **own)
+    made = _make(session, caller, body, **own)
     if made.confirmed_at is None:
         _require_few_confirmations(session, made)
         queue(session, CONFIRM, {"sentence": "Confirm this address"}, [made])

@@ -16,7 +16,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.errors import RuleError
 from finishline.rules.verification.purposes import HEAD_TO_HEAD
 from server.base.board_versions import board_version, cached_for_board
-from server.base.database import Services, ServicesDep
+from server.base.database import ServicesDep, benchmarks_of
 from server.base.errors import ConflictError, ContentError, ServerError
 from server.base.models import PoolRun, Verification
 from server.benchmarks.definitions import find_benchmark, round_of, rounds_of
@@ -54,10 +54,10 @@ def times_fitting(benchmark: Benchmark, seconds: Iterable[float | None]) -> Time
 
 
 def times_of(
-    session: Session, services: Services, benchmark_id: str, division: str | None, evidence: str
+    session: Session, benchmark_id: str, division: str | None, evidence: str
 ) -> TimeFormat:
     """Choose an official board's unit, cached by version. Seconds if it was removed."""
-    benchmark = services.benchmarks.get(benchmark_id)
+    benchmark = benchmarks_of(session).get(benchmark_id)
     if benchmark is None:
         return SECONDS
     division, part = division or benchmark.divisions[0], round_of(benchmark, evidence)
@@ -246,9 +246,9 @@ def _encoded_page(session: Session, benchmark: Benchmark, query: BoardQuery) -> 
 
 
 @public_page("/benchmarks/{benchmark_id}/ideas", "ideas.html", to_all=True)
-def ideas_page(session: Session, services: Services, benchmark_id: str) -> Context:
+def ideas_page(session: Session, benchmark_id: str) -> Context:
     """Show public code submissions of a benchmark as a tree, by hardware class."""
-    benchmark = find_benchmark(services.benchmarks, benchmark_id)
+    benchmark = find_benchmark(benchmarks_of(session), benchmark_id)
     ideas = list_ideas(session, benchmark)
     unit = benchmark.target.unit if benchmark.score.by == "quality" else None
     classes = [

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import is_entry
 from finishline.rules.statistics.aggregate import mean
-from server.base.database import Services
+from server.base.database import benchmarks_of
 from server.base.errors import NotFoundError
 from server.base.models import Submission
 from server.benchmarks.calibrations import band_at
@@ -187,27 +187,25 @@ CHOICES = 30
 
 @router.read("/benchmarks/{benchmark_id}/charts/{name}.json", to_all=True)
 def board_chart_figure(
-    session: Session, services: Services, benchmark_id: str, name: str, query: ChartQueryDep
+    session: Session, benchmark_id: str, name: str, query: ChartQueryDep
 ) -> dict[str, Any]:
     """Answer the figure of a chart, of the entries that pass the board's filters."""
-    chart, benchmark = find_chart(name), find_benchmark(services.benchmarks, benchmark_id)
+    chart, benchmark = find_chart(name), find_benchmark(benchmarks_of(session), benchmark_id)
     return chart.draw(chart_view(session, benchmark, chart, query)).figure
 
 
 @public_page("/benchmarks/{benchmark_id}/charts", "board_chart.html", to_all=True)
-def board_charts_page(
-    session: Session, services: Services, benchmark_id: str, query: ChartQueryDep
-) -> Context:
+def board_charts_page(session: Session, benchmark_id: str, query: ChartQueryDep) -> Context:
     """Show the first chart of a board, with links to the others."""
-    return board_chart_page(session, services, benchmark_id, CHARTS[0].name, query)
+    return board_chart_page(session, benchmark_id, CHARTS[0].name, query)
 
 
 @public_page("/benchmarks/{benchmark_id}/charts/{name}", "board_chart.html", to_all=True)
 def board_chart_page(
-    session: Session, services: Services, benchmark_id: str, name: str, query: ChartQueryDep
+    session: Session, benchmark_id: str, name: str, query: ChartQueryDep
 ) -> Context:
     """Show a chart on its page, with its choices and its figures as a table."""
-    chart, benchmark = find_chart(name), find_benchmark(services.benchmarks, benchmark_id)
+    chart, benchmark = find_chart(name), find_benchmark(benchmarks_of(session), benchmark_id)
     view = chart_view(session, benchmark, chart, query)
     drawn = chart.draw(view)
     return {

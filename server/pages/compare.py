@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from finishline.rules.ranking import is_entry
 from finishline.rules.statistics.aggregate import coefficient_of_variation_percent
-from server.base.database import Services, find_row
+from server.base.database import benchmarks_of, find_row
 from server.base.models import Submission, Verification
 from server.base.standing import find_verification
 from server.benchmarks.endpoints import count_submissions
@@ -42,9 +42,7 @@ def read_ids(texts: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(one for one in ids if one))
 
 
-def comparison_context(
-    session: Session, services: Services, ids: Sequence[str]
-) -> tuple[int, Context]:
+def comparison_context(session: Session, ids: Sequence[str]) -> tuple[int, Context]:
     """Return the status and the context of compare.html. A problem leaves out the comparison."""
     found = [session.get(Submission, one) for one in ids[:MOST_READ]]
     chosen = [submission for submission in found if submission is not None]
@@ -54,17 +52,17 @@ def comparison_context(
         "ids": list(ids),
         "unknown": unknown,
         "chosen": [
-            brief(one) | {"benchmark_title": title_of(services, one.benchmark_id)} for one in chosen
+            brief(one) | {"benchmark_title": title_of(session, one.benchmark_id)} for one in chosen
         ],
         "problem": problem,
         "comparison": None,
         "submissions": [],
         "ranks": {},
         "most": MOST,
-        **_board_beside(session, services, chosen),
+        **_board_beside(session, chosen),
     }
     complete = problem is None and len(ids) >= FEWEST
-    return status, context | (_compared(session, services, chosen) if complete else {})
+    return status, context | (_compared(session, chosen) if complete else {})
 
 
 def _problem(
@@ -90,20 +88,20 @@ def _problem(
     return 200, None
 
 
-def _board_beside(session: Session, services: Services, chosen: Sequence[Submission]) -> Context:
-    if not chosen or chosen[0].benchmark_id not in services.benchmarks:
+def _board_beside(session: Session, chosen: Sequence[Submission]) -> Context:
+    if not chosen or chosen[0].benchmark_id not in benchmarks_of(session):
         return {"pick": [], "time": SECONDS}
     first, there = chosen[0], {submission.id for submission in chosen}
-    benchmark = services.benchmarks[first.benchmark_id]
+    benchmark = benchmarks_of(session)[first.benchmark_id]
     everything = query_of(benchmark, first).model_copy(update={"division": None})
     every_row = ranked_board(session, benchmark, everything).page()
     others = (named_entry(row) for row in every_row if row["submission_id"] not in there)
-    time = times_of(session, services, first.benchmark_id, first.division, first.evidence)
+    time = times_of(session, first.benchmark_id, first.division, first.evidence)
     return {"pick": list(islice(others, MOST_OFFERED)), "time": time}
 
 
-def _compared(session: Session, services: Services, chosen: Sequence[Submission]) -> Context:
-    contexts = [submission_context(session, services, one) for one in chosen]
+def _compared(session: Session, chosen: Sequence[Submission]) -> Context:
+    contexts = [submission_context(session, one) for one in chosen]
     submissions = [
         _with_findings(session, one, context) for one, context in zip(chosen, contexts, strict=True)
     ]
@@ -152,35 +150,33 @@ def _of_measured(context: Context, runs: Sequence[Context]) -> Context:
 IdsDep = Annotated[list[str] | None, Query(max_length=100)]
 
 
-def boards_to_compare(session: Session, services: Services) -> list[tuple[str, str, int]]:
+def boards_to_compare(session: Session) -> list[tuple[str, str, int]]:
     """List id and title of boards with two trainings or more, those with the most first."""
-    counts = count_submissions(session, services.benchmarks)
+    counts = count_submissions(session, benchmarks_of(session))
     found = [(name, one.train) for name, one in counts.items() if one.train >= FEWEST]
     most = sorted(found, key=lambda board: -board[1])[:MOST_BOARDS]
-    return [(name, services.benchmarks[name].title, count) for name, count in most]
+    return [(name, benchmarks_of(session)[name].title, count) for name, count in most]
 
 
 @public_page("/compare", "compare.html")
 def compare_page(
-    session: Session, services: Services, ids: IdsDep = None, submissions: IdsDep = None
+    session: Session, ids: IdsDep = None, submissions: IdsDep = None
 ) -> Context | Response:
     """Show a comparison, or the form with its problem. Lists of ids redirect to one address."""
     wanted = read_ids([*(ids or ()), *(submissions or ())])
     if wanted and ids != [",".join(wanted)]:
         return RedirectResponse(compare_link(wanted), status_code=303)
-    status, context = comparison_context(session, services, wanted)
-    boards = [] if wanted else boards_to_compare(session, services)
+    status, context = comparison_context(session, wanted)
+    boards = [] if wanted else boards_to_compare(session)
     return context | {"status": status, "boards": boards}
 
 
 @public_page("/verifications/compare", "verification_comparison.html")
-def verification_comparison_page(
-    session: Session, services: Services, first: str, second: str
-) -> Context:
+def verification_comparison_page(session: Session, first: str, second: str) -> Context:
     """Show two verdicts with their replays, systems and significant differences."""
     comparison = get_verification_comparison(session, first, second)
     submission = find_row(session, Submission, comparison.submission_id)
-    context = submission_context(session, services, submission)
+    context = submission_context(session, submission)
     sides = [line(session, find_verification(session, each)) for each in (first, second)]
     own = {name: context[name] for name in ("submission", "benchmark", "time")}
     return own | {"comparison": comparison, "sides": sides}

@@ -18,7 +18,7 @@ from finishline.rules.trainings.own_benchmark import (
     MOST_FILES,
     belongs,
 )
-from server.base.database import Services, find_row, utc_now
+from server.base.database import benchmarks_of, find_row, utc_now
 from server.base.errors import ServerError
 from server.base.forms import with_form
 from server.base.models import PriceRow, Submission
@@ -54,16 +54,16 @@ FIELDS = ("benchmark", "definition", "reason")
 
 
 @page(ADDED, "benchmarks.html", role="organiser")
-def benchmarks_page(session: Session, services: Services, benchmark: str = "") -> Context:
+def benchmarks_page(session: Session, benchmark: str = "") -> Context:
     """Show the benchmarks, and the form to add one or a later version of `benchmark`."""
-    added, counts = added_benchmarks(session), count_submissions(session, services.benchmarks)
+    added, counts = added_benchmarks(session), count_submissions(session, benchmarks_of(session))
     rows = []
-    for name, one in sorted(services.benchmarks.items()):
+    for name, one in sorted(benchmarks_of(session).items()):
         count = counts.get(name, NO_SUBMISSIONS)
         entries = count_text(count.train + count.inference, "entry", "entries")
         row = {"id": name, "title": one.title, "version": one.version, "entries": entries}
         rows.append(row | {"is_added": name in added})
-    known = services.benchmarks.get(benchmark)
+    known = benchmarks_of(session).get(benchmark)
     return {
         "typed": {"benchmark": benchmark, "definition": _stored_text(session, known)},
         "benchmarks": rows,
@@ -122,7 +122,7 @@ Chosen = Annotated[str, Query(max_length=100)]
 
 
 @page(phases.CONSOLE, "phases.html", role="organiser")
-def phases_page(session: Session, services: Services, benchmark: Chosen = "") -> Context:
+def phases_page(session: Session, benchmark: Chosen = "") -> Context:
     """Show every benchmark with its phase, and the dates and history of a chosen one."""
     dates, now = phases.all_current_dates(session), utc_now()
     every: list[dict[str, Any]] = [
@@ -131,14 +131,14 @@ def phases_page(session: Session, services: Services, benchmark: Chosen = "") ->
             "title": one.title,
             "phases": phases.phases_at(dates.get(name, phases.NO_DATES), now, one),
         }
-        for name, one in services.benchmarks.items()
+        for name, one in benchmarks_of(session).items()
     ]
     chosen = next((one for one in every if one["id"] == benchmark), None)
     if chosen is None:
         return {"typed": {}, "benchmarks": every, "chosen": None}
     # The current dates as values for a browser's fields. Sent back unchanged, they keep the dates.
     current = chosen["phases"].model_dump(mode="json", include=set(phases.DATES))
-    history = phases.get_phases(session, services, benchmark).history
+    history = phases.get_phases(session, benchmark).history
     return {
         "typed": {name: moment.removesuffix("Z") for name, moment in current.items() if moment},
         "benchmarks": every,
@@ -166,28 +166,26 @@ LATEST = 50
 
 
 @page(CONSOLE, "calibrations.html", role="organiser")
-def calibrations_page(session: Session, services: Services) -> Context:
+def calibrations_page(session: Session) -> Context:
     """Show the calibrations, and the form to start one."""
-    offered = sorted(services.benchmarks.items())
+    offered = sorted(benchmarks_of(session).items())
     return {
         "typed": {"runs": "20"},
-        "calibrations": views.list_calibrations(session, services, limit=LATEST).calibrations,
+        "calibrations": views.list_calibrations(session, limit=LATEST).calibrations,
         "benchmarks": [name for name, made in offered if made.replay is not None],
     }
 
 
 @page(ONE, "calibration.html", role="organiser")
-def calibration_page(session: Session, services: Services, calibration_id: str) -> Context:
+def calibration_page(session: Session, calibration_id: str) -> Context:
     """Show a calibration's progress, and the forms to adopt, continue or cancel it."""
-    return {"calibration": views.get_calibration(session, services, calibration_id)}
+    return {"calibration": views.get_calibration(session, calibration_id)}
 
 
 @page("/console/leaderboards/{benchmark_id}/preview", "preview.html", role="organiser")
-def preview_page(
-    session: Session, services: Services, request: Request, benchmark_id: str
-) -> Context:
+def preview_page(session: Session, request: Request, benchmark_id: str) -> Context:
     """Show a board without its embargo. An invalid query gets a message for each wrong field."""
-    benchmark = find_benchmark(services.benchmarks, benchmark_id)
+    benchmark = find_benchmark(benchmarks_of(session), benchmark_id)
     typed: Context = dict(request.query_params)
     problems: list[Problem] = []
     try:

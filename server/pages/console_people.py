@@ -10,7 +10,7 @@ from fastapi.responses import StreamingResponse
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from server.base.database import Services
+from server.base.database import Services, benchmarks_of, state_of
 from server.base.models import AuditRecord, User
 from server.base.paging import CURSOR_PATTERN
 from server.base.visibility import ORGANISER
@@ -102,8 +102,8 @@ def account_page(
     wanted = SubmissionQuery(cursor=before)
     rows, cursor = whole_submissions(session, wanted, user_id=caller.user_id, limit=SUBMISSIONS)
     submissions = []
-    for row, shown in zip(rows, with_places(services, session, rows), strict=True):
-        time = times_of(session, services, row.benchmark_id, row.division, row.evidence)
+    for row, shown in zip(rows, with_places(session, rows), strict=True):
+        time = times_of(session, row.benchmark_id, row.division, row.evidence)
         seconds, measured = row.tta_seconds, shown.measured_seconds
         submissions.append(plain(shown) | {"time": time(seconds if measured is None else measured)})
     older = f"{tokens.ACCOUNT}?{urlencode({'before': cursor})}#submissions"
@@ -139,15 +139,15 @@ USUAL = ("submission.verified", "submission.rejected", "submission.inconclusive"
 
 
 @page(subscriptions.CONSOLE, "notices.html", role="submitter")
-def notices_page(session: Session, services: Services, caller: Caller) -> Context:
+def notices_page(session: Session, caller: Caller) -> Context:
     """Show webhooks, addresses, and the forms to make them."""
     return {
         "typed": {"scope": "own"} | dict.fromkeys(USUAL, "on"),
         "hooks": subscriptions.get_webhooks(session, caller).webhooks,
         "mails": [MailView.of(each) for each in subscriptions.list_mails(session, caller)],
         "kinds": list(ABOUT.items()),
-        "benchmarks": sorted(services.benchmarks),
-        "sends_mail": services.settings.smtp_url is not None,
+        "benchmarks": sorted(benchmarks_of(session)),
+        "sends_mail": state_of(session, Services).settings.smtp_url is not None,
     }
 
 

@@ -15,7 +15,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import evidence_words
 from finishline.rules.verification.head_to_head import why_no_head_to_head
 from finishline.rules.verification.replay import cpu_share
-from server.base.database import Services, utc_now
+from server.base.database import benchmarks_of, utc_now
 from server.base.errors import ServerError
 from server.base.fleet import Fleet
 from server.base.models import Attempt, Calibration, Pool, Submission, Verification
@@ -74,7 +74,7 @@ Marked = Annotated[list[str] | None, Query(max_length=100)]
 
 
 @page("/console", "overview.html", role="user")
-def overview(session: Session, services: Services, caller: Caller) -> Context | Response:
+def overview(session: Session, caller: Caller) -> Context | Response:
     """Show open tasks of organisers. Other users are redirected to their account."""
     if caller.role not in ORGANISERS:
         return RedirectResponse("/account", status_code=303)
@@ -88,7 +88,7 @@ def overview(session: Session, services: Services, caller: Caller) -> Context | 
         **seen_workers(session),
         "failed": _lines(session, failed, Verification.ended_at),
         "failed_attempts": session.scalar(select(func.count()).select_from(Attempt).where(lost)),
-        "calibrations": open_calibrations(session, services.benchmarks),
+        "calibrations": open_calibrations(session, benchmarks_of(session)),
     }
 
 
@@ -167,7 +167,6 @@ def open_calibrations(session: Session, offered: Mapping[str, Benchmark]) -> lis
 @page(BATCH, "verify.html", role="organiser")
 def verify_page(
     session: Session,
-    services: Services,
     caller: Caller,
     kind: str = "replay",
     submissions: str = "",
@@ -184,22 +183,20 @@ def verify_page(
         "preview": None,
         "lacking": Fleet.read(session).lacks,
         "under_way": under_way(session),
-        "benchmarks": [("", "–"), *sorted(services.benchmarks)],
+        "benchmarks": [("", "–"), *sorted(benchmarks_of(session))],
         "statuses_to_choose": [("", "any status"), *get_args(Status)],
-        **(_dry_run(session, services, caller, typed) if preview else {}),
+        **(_dry_run(session, caller, typed) if preview else {}),
     }
 
 
-def _dry_run(
-    session: Session, services: Services, caller: Caller, typed: Mapping[str, str]
-) -> Context:
+def _dry_run(session: Session, caller: Caller, typed: Mapping[str, str]) -> Context:
     wanted, errors = read_form(BatchCreate, chosen_fields(typed) | DRY_RUN)
     if wanted is None:
         # An error of the whole form is shown at its first field.
         names = {"form": "submissions"}
         return {"errors": {names.get(name, name): words for name, words in errors.items()}}
     try:
-        preview = verify_batch(session, services, caller, wanted)
+        preview = verify_batch(session, caller, wanted)
     except ServerError as error:
         return {"refusal": error}
     listed = [item.submission_id for item in preview.replays]
@@ -280,7 +277,7 @@ def decisions_page(session: Session) -> Context:
 
 
 @page(DECIDE + "/{verification_id}", "decision.html", role="organiser")
-def decision_page(session: Session, services: Services, verification_id: str) -> Context:
+def decision_page(session: Session, verification_id: str) -> Context:
     """Show a waiting verdict with the published one."""
     verification = find_verification(session, verification_id)
     submission = require_submission(verification)
@@ -289,8 +286,8 @@ def decision_page(session: Session, services: Services, verification_id: str) ->
     comparison = _comparison(session, standing, verification)
     figures = (comparison.first.runs, comparison.second.runs) if comparison else ([], [])
     left = [each["id"] for each in pending_verdicts(session) if each["id"] != verification.id]
-    context = submission_context(session, services, submission)
-    benchmark = services.benchmarks.get(submission.benchmark_id)
+    context = submission_context(session, submission)
+    benchmark = benchmarks_of(session).get(submission.benchmark_id)
     boards = [] if benchmark is None else list_records(session, benchmark).divisions
     before = row_evidence(submission)
     is_judged = verification.outcome is not None and checks_claim(verification, submission)

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from starlette.exceptions import HTTPException
 
 from finishline.rules.benchmarks.benchmark import Benchmark
-from server.base.database import Services, ServicesDep, moment_text, site_address, utc_now
+from server.base.database import ServicesDep, benchmarks_of, moment_text, site_address, utc_now
 from server.base.http import is_known, tagged, takes_gzip
 from server.base.models import AuditRecord
 from server.benchmarks.definitions import find_benchmark
@@ -133,19 +133,17 @@ MOST_ENTRIES = 50
 
 
 @router.read("/feed.atom", to_all=True)
-def feed(session: Session, services: Services, request: Request) -> Response:
+def feed(session: Session, request: Request) -> Response:
     """Serve the latest records and verdicts of every benchmark."""
-    entries = _entries(session, services, services.benchmarks, None)
+    entries = _entries(session, benchmarks_of(session), None)
     return _answer(request, "Finishline", "/", entries)
 
 
 @router.read("/benchmarks/{benchmark_id}/feed.atom", to_all=True)
-def benchmark_feed(
-    session: Session, services: Services, request: Request, benchmark_id: str
-) -> Response:
+def benchmark_feed(session: Session, request: Request, benchmark_id: str) -> Response:
     """Serve the latest records and verdicts of a benchmark."""
-    benchmark = find_benchmark(services.benchmarks, benchmark_id)
-    entries = _entries(session, services, {benchmark_id: benchmark}, benchmark_id)
+    benchmark = find_benchmark(benchmarks_of(session), benchmark_id)
+    entries = _entries(session, {benchmark_id: benchmark}, benchmark_id)
     title, page = f"{benchmark.title} · Finishline", f"/benchmarks/{benchmark_id}"
     return _answer(request, title, page, entries)
 
@@ -160,7 +158,7 @@ def audit_feed(session: Session, request: Request) -> Response:
 
 
 def _entries(
-    session: Session, services: Services, benchmarks: Mapping[str, Benchmark], only: str | None
+    session: Session, benchmarks: Mapping[str, Benchmark], only: str | None
 ) -> list[FeedEntry]:
     named = {key: {"id": key, "title": found.title} for key, found in benchmarks.items()}
     found = [
@@ -170,7 +168,7 @@ def _entries(
     ]
     for name, records in records_by_benchmark(session, benchmarks).items():
         for division in records.divisions:
-            time = times_of(session, services, name, division.division, division.evidence)
+            time = times_of(session, name, division.division, division.evidence)
             found += [
                 record_entry(named[name], division.division, record.model_dump(mode="json"), time)
                 for record in division.records

@@ -11,7 +11,7 @@ from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import Evidence, Round, ranked_seconds
 from finishline.rules.text import did_you_mean
 from server.base.board_versions import cached_for_board
-from server.base.database import Services
+from server.base.database import benchmarks_of
 from server.base.errors import NotFoundError
 from server.base.standing import find_verification
 from server.benchmarks.definitions import rounds_of
@@ -63,20 +63,20 @@ RoundQuery = Annotated[str | None, Query(max_length=40)]
 
 
 @public_page("/", "home.html", to_all=True)
-def home(session: Session, services: Services, round: RoundQuery = None) -> Context:  # noqa: A002  the field's word
+def home(session: Session, round: RoundQuery = None) -> Context:  # noqa: A002  the field's word
     """Show a live or recent run, first places by round, and the latest verdicts."""
-    counts = count_submissions(session, services.benchmarks)
+    counts = count_submissions(session, benchmarks_of(session))
     live, live_count = live_verifications(session, limit=LATEST)
     verdicts = latest_verdicts(session, limit=LATEST)
     running = [one for one in live if one.run is not None]
     clear = [one for one in verdicts if one.outcome in CLEAR]
     clear.sort(key=lambda one: one.outcome != "challenger_faster")
-    rows = _rows(session, services, counts)
+    rows = _rows(session, counts)
     times = {row["id"]: row["time"] for row in rows if row["round"] != "archive"}
     return {
         "benchmarks": rows,
-        "units": {name: one.target.unit for name, one in services.benchmarks.items()},
-        "titles": {name: one.title for name, one in services.benchmarks.items()},
+        "units": {name: one.target.unit for name, one in benchmarks_of(session).items()},
+        "titles": {name: one.title for name, one in benchmarks_of(session).items()},
         "round": round,
         "race": _race(session, times, [*clear, *running, *verdicts]),
         "live": live,
@@ -85,11 +85,11 @@ def home(session: Session, services: Services, round: RoundQuery = None) -> Cont
     }
 
 
-def _rows(session: Session, services: Services, counts: dict[str, Counts]) -> list[dict[str, Any]]:
-    records = records_by_benchmark(session, services.benchmarks)
+def _rows(session: Session, counts: dict[str, Counts]) -> list[dict[str, Any]]:
+    records = records_by_benchmark(session, benchmarks_of(session))
     held = {name: lowest_records(found) for name, found in records.items()}
     rows = []
-    for name, benchmark in services.benchmarks.items():
+    for name, benchmark in benchmarks_of(session).items():
         count, lists = counts.get(name, NO_SUBMISSIONS), held.get(name, {})
         for row in round_views(benchmark, count):
             evidence = EVIDENCE_OF_ROUND[row["round"]]
@@ -151,16 +151,15 @@ MOST_SYSTEMS = 60
 @public_page("/rounds/{round_id}", "round.html", to_all=True)
 def round_page(
     session: Session,
-    services: Services,
     round_id: str,
     division: Annotated[str | None, Query(max_length=20)] = None,
     show: Shown | None = None,
 ) -> Context:
     """Show a round in one division: its systems by its benchmarks, or the first of each board."""
-    counts = count_submissions(session, services.benchmarks)
+    counts = count_submissions(session, benchmarks_of(session))
     views = [
         view
-        for name, one in services.benchmarks.items()
+        for name, one in benchmarks_of(session).items()
         for view in round_views(one, counts.get(name, NO_SUBMISSIONS))
     ]
     family = next((one for one in families(views) if one.round_id == round_id), None)
@@ -168,7 +167,7 @@ def round_page(
         raise NotFoundError(f"There is no round {round_id[:100]!r}.")
     benchmarks = [*family.rows, *family.waiting]
     shown = {(b["id"], b["round"]) for b in benchmarks}
-    every_result = board_results(session, [services.benchmarks[b["id"]] for b in benchmarks])
+    every_result = board_results(session, [benchmarks_of(session)[b["id"]] for b in benchmarks])
     results = [r for r in every_result if (r["benchmark"], r["round"]) in shown]
     divisions = sorted({result["division"] for result in results})
     numbered = Counter(result["division"] for result in results if result["rank"])
@@ -188,9 +187,7 @@ def round_page(
             for one in matrix.benchmarks
         },
         "times": {
-            one["id"]: times_of(
-                session, services, one["id"], chosen, EVIDENCE_OF_ROUND[one["round"]][0]
-            )
+            one["id"]: times_of(session, one["id"], chosen, EVIDENCE_OF_ROUND[one["round"]][0])
             if round_id == OPEN or show == "first"
             else every
             for one in matrix.benchmarks
@@ -203,32 +200,26 @@ def round_page(
 
 
 @public_page("/accelerators/{accelerator}", "results.html", to_all=True)
-def accelerator_page(session: Session, services: Services, accelerator: str) -> Context:
+def accelerator_page(session: Session, accelerator: str) -> Context:
     """Show the results with one accelerator, in any number."""
 
     def fits(result: dict[str, Any]) -> bool:
         model = result["accelerator"].model
         return model is not None and model.casefold() == accelerator.casefold()
 
-    return _results(session, services, "accelerator", accelerator, fits)
+    return _results(session, "accelerator", accelerator, fits)
 
 
 @public_page("/submitters/{submitter:path}", "results.html", to_all=True)
-def submitter_page(session: Session, services: Services, submitter: str) -> Context:
+def submitter_page(session: Session, submitter: str) -> Context:
     """Show the results of one submitter."""
-    return _results(
-        session, services, "submitter", submitter, lambda r: r["submitter"] == submitter
-    )
+    return _results(session, "submitter", submitter, lambda r: r["submitter"] == submitter)
 
 
 def _results(
-    session: Session,
-    services: Services,
-    kind: str,
-    name: str,
-    fits: Callable[[dict[str, Any]], bool],
+    session: Session, kind: str, name: str, fits: Callable[[dict[str, Any]], bool]
 ) -> Context:
-    every = board_results(session, services.benchmarks.values())
+    every = board_results(session, benchmarks_of(session).values())
     found = [result for result in every if fits(result)]
     if not found and not list_submissions(session, SubmissionQuery(**{kind: name[:100]})).rows:
         known = {r["accelerator"].model if kind == "accelerator" else r["submitter"] for r in every}
@@ -246,7 +237,7 @@ def _results(
         "results": found,
         "most": MOST_SHOWN,
         "benchmarks": {
-            one.benchmark_id: benchmark_view(one) for one in services.benchmarks.values()
+            one.benchmark_id: benchmark_view(one) for one in benchmarks_of(session).values()
         },
-        "times": {board: times_of(session, services, *board) for board in boards},
+        "times": {board: times_of(session, *board) for board in boards},
     }

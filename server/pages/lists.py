@@ -12,7 +12,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from finishline.rules.text import count_text
-from server.base.database import Services
+from server.base.database import benchmarks_of
 from server.base.models import DISPLAY_NAME, SUBMITTER, PublishedResult, Submission, User
 from server.base.paging import Page
 from server.boards.submissions import boards_of
@@ -38,7 +38,7 @@ SOURCES: dict[Source, str] = {"here": "Sent here", "archives": "Published archiv
 
 
 @public_page("/submissions", "submissions.html")
-def submissions_page(session: Session, services: Services, request: Request) -> Context:
+def submissions_page(session: Session, request: Request) -> Context:
     """Show submissions for a viewer, newest first: of people here, or of archives."""
     wanted = read_query(SubmissionQuery, request)
     counts = count_sources(session, wanted)
@@ -56,7 +56,7 @@ def submissions_page(session: Session, services: Services, request: Request) -> 
         }
         for name, words in SOURCES.items()
     ]
-    return _context(session, services, found, wanted, address) | {"sources": sources}
+    return _context(session, found, wanted, address) | {"sources": sources}
 
 
 # The same list with buttons that act on marked rows.
@@ -64,35 +64,33 @@ page(CONSOLE, "submissions.html", role="organiser")(submissions_page)
 
 
 @public_page("/verifications", "verifications.html")
-def verifications_page(session: Session, services: Services, request: Request) -> Context:
+def verifications_page(session: Session, request: Request) -> Context:
     """Show every verification for a viewer, newest first."""
     wanted = read_query(VerificationQuery, request)
     found = list_verifications(session, wanted)
-    return _context(session, services, found, wanted, request.url.path)
+    return _context(session, found, wanted, request.url.path)
 
 
-def _context(
-    session: Session, services: Services, page: Page, wanted: ListQuery, address: str
-) -> Context:
+def _context(session: Session, page: Page, wanted: ListQuery, address: str) -> Context:
     filters = wanted.model_dump(mode="json", exclude={"cursor"})
     chosen = {name: value for name, value in filters.items() if value is not None}
     older = f"{address}?{urlencode(chosen | {'cursor': page.next_cursor})}"
-    rows = _Rows(session, services)
+    rows = _Rows(session)
     return {
         "rows": [rows.shown(row) for row in page.rows],
         "filters": filters,
         "older": None if page.next_cursor is None else older,
         "is_filtered": bool(chosen.keys() - {"source"}),
         "newest": None if wanted.cursor is None else f"{address}?{urlencode(chosen)}",
-        "titles": titles_of(services),
+        "titles": titles_of(session),
         "address": address,
     }
 
 
 class _Rows:
-    def __init__(self, session: Session, services: Services) -> None:
-        self._times = cache(partial(times_of, session, services))
-        self._board_of = boards_of(session, services.benchmarks)
+    def __init__(self, session: Session) -> None:
+        self._times = cache(partial(times_of, session))
+        self._board_of = boards_of(session, benchmarks_of(session))
 
     def shown(self, row: Any) -> Context:
         """Show a row with its place, and its time in the unit of its board."""
@@ -116,17 +114,17 @@ Words = Annotated[str, Query(max_length=100)]
 
 
 @public_page("/search", "search.html")
-def search_page(session: Session, services: Services, q: Words = "") -> Context:
+def search_page(session: Session, q: Words = "") -> Context:
     """Show benchmarks, submitters, accelerators, systems and submissions named by the words."""
     words = " ".join(q.split())
     if not words:
         return {"words": words, "groups": {}, "rows": [], "near": [], "titles": {}}
-    names = _names(session, services)
+    names = _names(session)
     found = {
         group: [each for each in members if words.casefold() in each[0].casefold()]
         for group, members in names.items()
     }
-    rows = _Rows(session, services)
+    rows = _Rows(session)
     ours = find_submissions(session, words, limit=MOST_FOUND, among=MOST_SEARCHED)
     groups = {name: members[:MOST_FOUND] for name, members in found.items() if members}
     is_found = groups or ours
@@ -137,13 +135,13 @@ def search_page(session: Session, services: Services, q: Words = "") -> Context:
         "rows": [rows.shown(row) for row in ours],
         "near": near_names(words, every),
         "most": MOST_FOUND,
-        "titles": titles_of(services),
+        "titles": titles_of(session),
     }
 
 
-def titles_of(services: Services) -> dict[str, str]:
+def titles_of(session: Session) -> dict[str, str]:
     """Return the titles of the benchmarks by id, sorted."""
-    every = sorted(services.benchmarks.values(), key=lambda each: each.title)
+    every = sorted(benchmarks_of(session).values(), key=lambda each: each.title)
     return {each.benchmark_id: each.title for each in every}
 
 
@@ -157,7 +155,7 @@ def near_names(words: str, names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(known[one] for one in close))
 
 
-def _names(session: Session, services: Services) -> dict[str, list[tuple[str, str, str]]]:
+def _names(session: Session) -> dict[str, list[tuple[str, str, str]]]:
     """List names with their pages and numbers of submissions. Benchmarks have their task."""
     latest = session.execute(
         select(SUBMITTER, DISPLAY_NAME, Submission.system)
@@ -172,8 +170,8 @@ def _names(session: Session, services: Services) -> dict[str, list[tuple[str, st
     known = {row.submitter: named(row.submitter, row.display_name) for row in latest}
     return {
         "Benchmarks": [
-            (f"{title} ({name})", f"/benchmarks/{name}", services.benchmarks[name].task)
-            for name, title in titles_of(services).items()
+            (f"{title} ({name})", f"/benchmarks/{name}", benchmarks_of(session)[name].task)
+            for name, title in titles_of(session).items()
         ],
         "Submitters": [
             (known[name], f"/submitters/{quote(name, safe='')}", count_text(count, "submission"))

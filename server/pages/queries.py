@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.ranking import place_words
 from finishline.rules.statistics.aggregate import mean
-from server.base.database import Services
+from server.base.database import benchmarks_of
 from server.base.models import PoolRun, RunRow, Submission, Verification
 from server.base.standing import IN_SHORT, published_verification
 from server.benchmarks.definitions import definition
@@ -105,19 +105,15 @@ FEWEST_OF_A_RUN = 20
 MOST_CHECKS = 10
 
 
-def submission_context(session: Session, services: Services, submission: Submission) -> Context:
+def submission_context(session: Session, submission: Submission) -> Context:
     """Describe a submission, and the benchmark it was scored under."""
     benchmark = definition(session, submission.benchmark_sha256)
-    shown = whole_view(services, session, submission)
+    shown = whole_view(session, submission)
     return {
         "submission": shown.model_dump(mode="json"),
         "benchmark": benchmark_view(benchmark).model_dump(mode="json"),
         "time": times_of(
-            session,
-            services,
-            submission.benchmark_id,
-            submission.division,
-            submission.evidence,
+            session, submission.benchmark_id, submission.division, submission.evidence
         ),
     }
 
@@ -129,12 +125,10 @@ def brief(submission: Submission) -> Context:
     return found | {"benchmark": submission.benchmark_id}
 
 
-def submission_page_context(
-    session: Session, services: Services, submission: Submission
-) -> Context:
+def submission_page_context(session: Session, submission: Submission) -> Context:
     """Describe a submission, its place, and its latest verifications with the published one."""
     published = published_verification(submission)
-    benchmark = services.benchmarks.get(submission.benchmark_id)
+    benchmark = benchmarks_of(session).get(submission.benchmark_id)
     wanted = {each.id for each in submission.verifications[-MOST_CHECKS:]}
     wanted |= set() if published is None else {published.id}
     checks = session.scalars(
@@ -143,7 +137,7 @@ def submission_page_context(
         .order_by(Verification.created_at.desc())
         .options(*IN_SHORT)
     ).all()
-    return submission_context(session, services, submission) | {
+    return submission_context(session, submission) | {
         "checks": [line(session, each).model_dump(mode="json") for each in checks],
         "measured": measured_beside(published.report) if published is not None else None,
         # None also if the benchmark was removed.
@@ -200,19 +194,17 @@ def sampled_curve(curve: Sequence[Sequence[Any]], most: int) -> list[Context]:
     ]
 
 
-def title_of(services: Services, benchmark_id: str) -> str:
+def title_of(session: Session, benchmark_id: str) -> str:
     """Return the title of a benchmark, or its id if it was removed."""
-    benchmark = services.benchmarks.get(benchmark_id)
+    benchmark = benchmarks_of(session).get(benchmark_id)
     return benchmark_id if benchmark is None else benchmark.title
 
 
-def verification_context(
-    session: Session, services: Services, verification: Verification
-) -> Context:
+def verification_context(session: Session, verification: Verification) -> Context:
     """Describe a verification with its submission and a head-to-head's holder, if any."""
     shown = view(session, verification).model_dump(mode="json")
     checked, against = (
-        {} if each is None else submission_context(session, services, each)
+        {} if each is None else submission_context(session, each)
         for each in (verification.submission, verification.against)
     )
     return {
@@ -221,7 +213,7 @@ def verification_context(
         "against": against.get("submission"),
         # Seconds, as in the messages, even if the board has minutes.
         "time": replace(checked.get("time", SECONDS), unit="s"),
-        "benchmark_title": title_of(services, shown["benchmark"]),
+        "benchmark_title": title_of(session, shown["benchmark"]),
     }
 
 

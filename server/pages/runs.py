@@ -34,7 +34,7 @@ def run_page(
 ) -> Context:
     """Show a run with a page of its log, each line with an anchor."""
     run = find_run(session, submission_id, index)
-    context = submission_context(session, services, find_row(session, Submission, submission_id))
+    context = submission_context(session, find_row(session, Submission, submission_id))
     curve: Context = {"file": run.file, "seconds": run.tta_seconds}
     curve["curve"] = sampled_curve(run.curve, MOST_EVALUATIONS)
     try:
@@ -74,9 +74,7 @@ HashesPath = Annotated[str, Path(pattern=r"^[0-9a-f]{64}(\.\.[0-9a-f]{64})?$")]
 
 
 @public_page("/packages/{hashes}", "package_difference.html")
-def package_page(
-    session: Session, services: Services, viewer: Viewer, hashes: HashesPath
-) -> Context | Response:
+def package_page(session: Session, viewer: Viewer, hashes: HashesPath) -> Context | Response:
     """Redirect to a published code submission by its hash, or compare two, named as in A..B."""
     found = [_source(session, viewer, sha256) for sha256 in hashes.split("..")]
     if len(found) == 1:
@@ -89,7 +87,7 @@ def package_page(
         "old": _side(session, old),
         "new": side,
         "files": [_shown(each) for each in difference(old.files, new.files)],
-        "benchmark_title": title_of(services, side["benchmark"]),
+        "benchmark_title": title_of(session, side["benchmark"]),
     }
 
 

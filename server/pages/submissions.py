@@ -14,7 +14,7 @@ from finishline.rules.scoring.scoring import RunScore, measured_steps
 from finishline.rules.scoring.violations import WAIVABLE
 from finishline.rules.verification.purposes import HEAD_TO_HEAD
 from finishline.rules.verification.replay import why_not_replayable
-from server.base.database import Services, find_row, site_address
+from server.base.database import benchmarks_of, find_row, site_address
 from server.base.fleet import Fleet
 from server.base.http import tagged
 from server.base.models import Pool, Submission, Verification
@@ -65,21 +65,16 @@ TabQuery = Annotated[Literal["result", "runs", "scoring", "system", "history", "
 
 @public_page("/submissions/{submission_id}", "submission.html")
 def submission_page(
-    session: Session,
-    services: Services,
-    viewer: Viewer,
-    request: Request,
-    submission_id: str,
-    tab: TabQuery = "result",
+    session: Session, viewer: Viewer, request: Request, submission_id: str, tab: TabQuery = "result"
 ) -> Context:
     """Show a submission: its runs and verdict, or its score, system, history, citation."""
     # Held here, so that each part of the page finds it loaded.
     submission = find_row(session, Submission, submission_id)
-    context = submission_page_context(session, services, submission)
+    context = submission_page_context(session, submission)
     context |= {
         "tab": tab,
         "site": site_address(request),
-        "held": _held(session, services, submission),
+        "held": _held(session, submission),
         "head_to_heads": _head_to_heads_under_way(session, submission),
         "original": _original(session, submission),
         "entry": None,
@@ -94,9 +89,9 @@ def submission_page(
     return context | _shown(session, submission, context, tab)
 
 
-def _held(session: Session, services: Services, submission: Submission) -> Context | None:
+def _held(session: Session, submission: Submission) -> Context | None:
     """Find the published record of a division, if the submission holds or beats it."""
-    benchmark = services.benchmarks.get(submission.benchmark_id)
+    benchmark = benchmarks_of(session).get(submission.benchmark_id)
     if benchmark is None or submission.evidence != "published":
         return None
     held = held_record(session, benchmark, submission.division)
@@ -222,25 +217,23 @@ def _most_telling(submission: Submission, checks: Sequence[Context]) -> str | No
 
 
 @router.read("/submissions/{submission_id}/badge.svg")
-def badge(session: Session, services: Services, request: Request, submission_id: str) -> Response:
+def badge(session: Session, request: Request, submission_id: str) -> Response:
     """Serve the SVG badge of a submission's state. Caches revalidate it on every request."""
-    content = render("badge.svg", badge=_badge(session, services, submission_id))
+    content = render("badge.svg", badge=_badge(session, submission_id))
     return tagged(request, content.encode(), "image/svg+xml")
 
 
 @router.read("/submissions/{submission_id}/badge.json")
-def badge_json(
-    session: Session, services: Services, request: Request, submission_id: str
-) -> Response:
+def badge_json(session: Session, request: Request, submission_id: str) -> Response:
     """Serve the same badge for shields.io's endpoint badge."""
-    content = _badge(session, services, submission_id).endpoint()
+    content = _badge(session, submission_id).endpoint()
     return tagged(request, orjson.dumps(content), "application/json")
 
 
-def _badge(session: Session, services: Services, submission_id: str) -> Badge:
+def _badge(session: Session, submission_id: str) -> Badge:
     submission = find_row(session, Submission, submission_id)
-    context = submission_context(session, services, submission)
-    benchmark = services.benchmarks.get(submission.benchmark_id)
+    context = submission_context(session, submission)
+    benchmark = benchmarks_of(session).get(submission.benchmark_id)
     numbered = 0  # Also if the benchmark was removed.
     if benchmark is not None:
         board = ranked_board(session, benchmark, query_of(benchmark, submission))
@@ -250,11 +243,7 @@ def _badge(session: Session, services: Services, submission_id: str) -> Badge:
 
 @public_page("/submissions/{submission_id}/verify", "request.html")
 def request_page(
-    session: Session,
-    services: Services,
-    request: Request,
-    submission_id: str,
-    kind: AskedFor | None = None,
+    session: Session, request: Request, submission_id: str, kind: AskedFor | None = None
 ) -> Context:
     """Show the runs and the cost of a verification, before it is requested."""
     submission = find_row(session, Submission, submission_id)
@@ -262,7 +251,7 @@ def request_page(
     kind = kind or kind_that_checks(submission)
     benchmark = definition(session, submission.benchmark_sha256)
     return {
-        "submission": submission_context(session, services, submission)["submission"],
+        "submission": submission_context(session, submission)["submission"],
         "kind": kind,
         "epochs_alone": kind == "replay" and submission.trained_with == "own",
         "expected": Estimator(session, kind).estimate(submission, benchmark),

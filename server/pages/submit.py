@@ -18,7 +18,7 @@ from finishline.rules.submissions.claim import CLAIM_LIMIT_BYTES
 from finishline.rules.text import names_text
 from finishline.rules.trainings.manifest import FILE
 from finishline.rules.trainings.package import MOST_FILES, is_left_out
-from server.base.database import Services
+from server.base.database import benchmarks_of
 from server.base.errors import ContentError, ServerError, problem_of
 from server.base.fleet import Fleet
 from server.base.forms import with_form
@@ -154,11 +154,9 @@ FIELDS = ("benchmark", "division", "hardware_class", "key")
 
 
 @page(ADDRESS, "submit.html", role="submitter")
-def submit_page(
-    session: Session, services: Services, caller: Caller, benchmark: str = ""
-) -> Context:
+def submit_page(session: Session, caller: Caller, benchmark: str = "") -> Context:
     """Show the form: files or a folder, and the choices that files of some kinds need."""
-    titles = [(one.benchmark_id, one.title) for one in services.benchmarks.values()]
+    titles = [(one.benchmark_id, one.title) for one in benchmarks_of(session).values()]
     hosts = offered_hosts(session, caller).items()
     return {
         "typed": {"benchmark": benchmark, "key": secrets.token_urlsafe(16)},

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from finishline.rules.benchmarks.benchmark import Benchmark
 from finishline.rules.verification.purposes import HEAD_TO_HEAD, is_in_box
 from finishline.rules.verification.replay import processor_shares
-from server.base.database import Services, find_row
+from server.base.database import Services, benchmarks_of, find_row
 from server.base.models import Calibration, Submission, Verification
 from server.base.standing import find_verification, report_of
 from server.benchmarks import calibrations as queries
@@ -34,10 +34,10 @@ router = Routes(include_in_schema=False)
 
 
 @public_page("/verifications/{verification_id}", "verification.html")
-def verification_page(session: Session, services: Services, verification_id: str) -> Context:
+def verification_page(session: Session, verification_id: str) -> Context:
     """Show a replay, live while it runs, and its verdict when it has ended."""
     verification = find_verification(session, verification_id)
-    context = verification_context(session, services, verification)
+    context = verification_context(session, verification)
     shown = context.pop("verification")
     time = context["time"]
     return context | {"shown": shown_verification(session, verification, shown, time)}
@@ -93,10 +93,10 @@ def _parts(verification: Verification) -> list[str]:
 
 
 @router.read("/verifications/{verification_id}/charts/replay.json")
-def replay_figure(session: Session, services: Services, verification_id: str) -> Context:
+def replay_figure(session: Session, verification_id: str) -> Context:
     """Answer a replay's curves with the compared curves and the band."""
     verification = find_verification(session, verification_id)
-    context = verification_context(session, services, verification)
+    context = verification_context(session, verification)
     race = read_race(session, verification).model_dump(mode="json")
     return replay_chart(context["verification"], race, context["time"]).figure
 
@@ -116,13 +116,11 @@ WithQuery = Annotated[str | None, Query(alias="with", max_length=20)]
 
 
 @public_page("/calibrations", "calibrations.html", to_all=True)
-def calibrations_page(
-    session: Session, services: Services, benchmark: BenchmarkQuery = None
-) -> Context:
+def calibrations_page(session: Session, benchmark: BenchmarkQuery = None) -> Context:
     """Show every calibration, benchmark by benchmark, the newest first."""
-    offered = services.benchmarks
+    offered = benchmarks_of(session)
     chosen = find_benchmark(offered, benchmark) if benchmark else None
-    summaries = views.list_calibrations(session, services, benchmark or None, LATEST).calibrations
+    summaries = views.list_calibrations(session, benchmark or None, LATEST).calibrations
     judging = queries.judging_ids(session)
     return {
         "boards": [
@@ -142,9 +140,7 @@ def calibrations_page(
 
 
 @public_page("/calibrations/{calibration_id}", "calibration.html", to_all=True)
-def calibration_page(
-    session: Session, services: Services, calibration_id: str, other: WithQuery = None
-) -> Context:
+def calibration_page(session: Session, calibration_id: str, other: WithQuery = None) -> Context:
     """Show a calibration: its progress, its measurements, and its effect if adopted.
 
     It is compared with the calibration that `other` names. By default that is the adopted one of
@@ -154,8 +150,8 @@ def calibration_page(
     sha256 = calibration.benchmark_sha256
     judging = adopted_calibration(session, sha256, calibration.precision)
     second = _second(session, calibration, judging, other)
-    listed = views.list_calibrations(session, services, calibration.benchmark_id, LATEST)
-    shown = plain(views.get_calibration(session, services, calibration_id))
+    listed = views.list_calibrations(session, calibration.benchmark_id, LATEST)
+    shown = plain(views.get_calibration(session, calibration_id))
     benchmark = benchmark_view(definition(session, sha256))
     runs = plain(views.get_calibration_runs(session, calibration_id))["runs"]
     return {
@@ -185,10 +181,10 @@ def _second(
 
 
 @public_page("/benchmarks/{benchmark_id}/convergence", "convergence.html", to_all=True)
-def convergence_page(session: Session, services: Services, benchmark_id: str) -> Context:
+def convergence_page(session: Session, benchmark_id: str) -> Context:
     """Show the reference's convergence, and the submissions on it."""
-    benchmark = find_benchmark(services.benchmarks, benchmark_id)
-    convergence = get_convergence(session, services, benchmark_id)
+    benchmark = find_benchmark(benchmarks_of(session), benchmark_id)
+    convergence = get_convergence(session, benchmark_id)
     return {"benchmark": benchmark_view(benchmark), "convergence": convergence}
 
 
@@ -211,7 +207,7 @@ def workers_page(session: Session, cursor: CursorDep = None) -> Context:
 
 
 @public_page("/workers/{name:path}", "worker.html")
-def worker_page(session: Session, services: Services, name: str) -> Context:
+def worker_page(session: Session, name: str) -> Context:
     """Show a worker: its state, its benchmarks, its jobs and measurements."""
     detail = get_worker(session, name)
     ended = (
@@ -229,7 +225,7 @@ def worker_page(session: Session, services: Services, name: str) -> Context:
                 "replayable": each.replay is not None,
                 "takes_code": each.trainings is not None,
             }
-            for each in services.benchmarks.values()
+            for each in benchmarks_of(session).values()
         ],
     }
 

@@ -21,11 +21,10 @@ from finishline.api.people import Measure, QuotaView, UseView
 from finishline.api.schema import Schema
 from finishline.rules.text import count_text
 from finishline.rules.verification.purposes import PURPOSES
-from server.base.database import state_of, utc_now
+from server.base.database import Services, state_of, utc_now
 from server.base.errors import ContentError, NotAllowedError, UsedUpError
 from server.base.forms import Body, Sentence
 from server.base.models import Attempt, Submission, User, Verification
-from server.base.settings import Settings
 from server.base.standing import OPEN, Estimator
 from server.base.visibility import ORGANISER, seeing
 from server.benchmarks.definitions import definition
@@ -52,7 +51,7 @@ class Spent:
 
 def default_allowances(session: Session) -> dict[Measure, int | None]:
     """Return the default limits of a user. None is unlimited."""
-    settings = state_of(session, Settings)
+    settings = state_of(session, Services).settings
     allowed = {name: getattr(settings, f"quota_{name}") for name in MEASURES}
     return {name: None if isinstance(most, str) else most for name, most in allowed.items()}
 

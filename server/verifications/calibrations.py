@@ -18,7 +18,7 @@ from finishline.rules.text import count_text
 from finishline.rules.verification.calibration import runs_sha256
 from finishline.rules.verification.messages import ReplayReport
 from finishline.rules.verification.purposes import CALIBRATION
-from server.base.database import Services, find_row, utc_now
+from server.base.database import benchmarks_of, find_row, utc_now
 from server.base.errors import ConflictError, ContentError
 from server.base.events import CalibrationAdopted, emit
 from server.base.forms import NO_FLAG, Body, Sentence, example
@@ -103,11 +103,9 @@ STARTED = Form(
 
 
 @router.command("/calibrations", STARTED, role="organiser", status=201)
-def start_calibration(
-    session: Session, services: Services, caller: Caller, body: CalibrationCreate
-) -> CalibrationView:
+def start_calibration(session: Session, caller: Caller, body: CalibrationCreate) -> CalibrationView:
     """Measure a benchmark's reference at each batch size, with secret seeds, to the last epoch."""
-    benchmark = find_benchmark(services.benchmarks, body.benchmark)
+    benchmark = find_benchmark(benchmarks_of(session), body.benchmark)
     if len(set(body.batch_sizes)) != len(body.batch_sizes):
         raise ContentError(f"batch_sizes: got {body.batch_sizes}; expected each size once.")
     _require_trainable(benchmark, body.batch_sizes)
@@ -133,7 +131,7 @@ def start_calibration(
     session.flush()
     _queue_missing(session, calibration)
     record_new(session, caller, "calibration.start", calibration, reason=body.reason)
-    return _shown(session, services, calibration)
+    return _shown(session, calibration)
 
 
 @router.command(
@@ -142,11 +140,7 @@ def start_calibration(
     role="organiser",
 )
 def continue_calibration(
-    session: Session,
-    services: Services,
-    caller: Caller,
-    calibration_id: str,
-    body: CalibrationContinue | None = None,
+    session: Session, caller: Caller, calibration_id: str, body: CalibrationContinue | None = None
 ) -> CalibrationView:
     """Train the missing runs after a failure, or add runs and batch sizes."""
     wanted = body or CalibrationContinue()
@@ -165,7 +159,7 @@ def continue_calibration(
                 "request more runs."
             )
         calibration.state, calibration.ended_at = "running", None
-    return _shown(session, services, calibration)
+    return _shown(session, calibration)
 
 
 @router.command(
@@ -177,9 +171,7 @@ def continue_calibration(
     ),
     role="organiser",
 )
-def cancel_calibration(
-    session: Session, services: Services, caller: Caller, calibration_id: str
-) -> CalibrationView:
+def cancel_calibration(session: Session, caller: Caller, calibration_id: str) -> CalibrationView:
     """Cancel the runs under way. Finished runs are kept, and the calibration can be continued."""
     calibration = find_row(session, Calibration, calibration_id)
     under_way = [chunk for chunk in chunks_of(session, calibration_id) if chunk.state in OPEN]
@@ -190,7 +182,7 @@ def cancel_calibration(
             move(session, chunk, "cancel")
         if not has_every_run(session, calibration):
             calibration.state = "cancelled"
-    return _shown(session, services, calibration)
+    return _shown(session, calibration)
 
 
 @router.command(
@@ -203,11 +195,7 @@ def cancel_calibration(
     role="organiser",
 )
 def adopt_calibration(
-    session: Session,
-    services: Services,
-    caller: Caller,
-    calibration_id: str,
-    body: CalibrationAdopt,
+    session: Session, caller: Caller, calibration_id: str, body: CalibrationAdopt
 ) -> CalibrationView:
     """Judge verifications of this definition by this calibration, if planned from now on."""
     calibration = find_row(session, Calibration, calibration_id)
@@ -240,12 +228,12 @@ def adopt_calibration(
             "reference_runs_sha256": runs_sha256(runs),
         },
     )
-    return _shown(session, services, calibration)
+    return _shown(session, calibration)
 
 
-def _shown(session: Session, services: Services, calibration: Calibration) -> CalibrationView:
+def _shown(session: Session, calibration: Calibration) -> CalibrationView:
     session.refresh(calibration)
-    return get_calibration(session, services, calibration.id)
+    return get_calibration(session, calibration.id)
 
 
 def _require_trainable(benchmark: Benchmark, batch_sizes: Sequence[int]) -> None:
@@ -354,18 +342,18 @@ def summaries(
 
 @router.read("/calibrations")
 def list_calibrations(
-    session: Session, services: Services, benchmark: BenchmarkId = None, limit: Limit = 20
+    session: Session, benchmark: BenchmarkId = None, limit: Limit = 20
 ) -> CalibrationList:
     """List calibrations, newest first."""
     query = select(Calibration).order_by(Calibration.created_at.desc()).limit(limit)
     if benchmark is not None:
         query = query.where(Calibration.benchmark_id == benchmark)
-    found = summaries(session, session.scalars(query), services.benchmarks)
+    found = summaries(session, session.scalars(query), benchmarks_of(session))
     return CalibrationList(calibrations=found)
 
 
 @router.read("/calibrations/{calibration_id}")
-def get_calibration(session: Session, services: Services, calibration_id: str) -> CalibrationView:
+def get_calibration(session: Session, calibration_id: str) -> CalibrationView:
     """Read a calibration: its progress, and epochs to converge and the band at each batch size."""
     calibration = find_row(session, Calibration, calibration_id)
     benchmark = definition(session, calibration.benchmark_sha256)
@@ -384,7 +372,7 @@ def get_calibration(session: Session, services: Services, calibration_id: str) -
                 band=band_at(benchmark, runs, size),
             )
         )
-    shown = summary(calibration, finished=len(rows), offered=services.benchmarks)
+    shown = summary(calibration, finished=len(rows), offered=benchmarks_of(session))
     return CalibrationView(
         **shown.model_dump(),
         judges=judging is not None and judging.id == calibration.id,

@@ -38,7 +38,7 @@ from finishline.rules.verification.report_check import (
 )
 from finishline.rules.verification.utilisation import is_narrower
 from finishline.rules.verification.verdict import Verdict
-from server.base.database import ServicesDep, state_of
+from server.base.database import Services, ServicesDep, state_of
 from server.base.errors import ContentError
 from server.base.events import DispatchWakeup, WorkerOut, emit, wake_after_commit
 from server.base.models import (
@@ -51,7 +51,6 @@ from server.base.models import (
     Verification,
     WorkerRow,
 )
-from server.base.settings import Settings
 from server.base.standing import REPORT, purpose_of
 from server.base.visibility import ORGANISER
 from server.benchmarks.definitions import (
@@ -201,16 +200,15 @@ def check_trained_in(report: ReplayReport, trainings: Iterable[Training]) -> Non
 
 def why_refused(session: Session, attempt: Attempt, report: ReplayReport) -> str | None:
     """Say why a report is refused, naming run and field. None for a credible report."""
-    verification, slack = attempt.verification, state_of(session, Settings).clock_slack_seconds
+    verification = attempt.verification
+    slack = state_of(session, Services).settings.clock_slack_seconds
     benchmark, submission = benchmark_of(session, verification), verification.submission
     division = benchmark.divisions[0] if submission is None else submission.division
     try:
         for run in report.runs:
             check_ledgers(run, benchmark.clock, division=division)
             check_spans(run)
-        check_stream(
-            report, posted_events(session, attempt), benchmark.clock, slack_seconds=slack
-        )
+        check_stream(report, posted_events(session, attempt), benchmark.clock, slack_seconds=slack)
         check_amounts(report)
         for run in report.runs:
             check_qualities(run, benchmark)
@@ -444,7 +442,7 @@ def _facts(session: Session, attempt: Attempt, report: ReplayReport) -> tuple[ob
 def _store(session: Session, attempt: Attempt, report: ReplayReport, judged: Judged) -> None:
     failure = None if judged.failure is None else as_followed(attempt, judged.failure)
     is_right = failure is None or failure is DISTURBED
-    slack_seconds = state_of(session, Settings).clock_slack_seconds
+    slack_seconds = state_of(session, Services).settings.clock_slack_seconds
     move(
         session,
         attempt,

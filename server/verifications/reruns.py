@@ -17,7 +17,7 @@ from finishline.api.verifications import (
 from finishline.rules.ranking import consequence
 from finishline.rules.text import count_text
 from finishline.rules.verification.purposes import PURPOSES
-from server.base.database import Services, utc_now
+from server.base.database import benchmarks_of, utc_now
 from server.base.errors import ConflictError, ContentError
 from server.base.events import VerificationChanged, emit
 from server.base.forms import Body, Sentence, example
@@ -96,15 +96,13 @@ def _queued_words(queued: BatchView, **_given: Any) -> str:
     ),
     role="organiser",
 )
-def verify_batch(
-    session: Session, services: Services, caller: Caller, body: BatchCreate
-) -> BatchView:
+def verify_batch(session: Session, caller: Caller, body: BatchCreate) -> BatchView:
     """Request replays of many submissions, or estimate their cost with `dry_run`.
 
     Skips a submission under way, a duplicate, or one that can't be replayed, with the reason.
     """
     if body.benchmark is not None:
-        find_benchmark(services.benchmarks, body.benchmark)
+        find_benchmark(benchmarks_of(session), body.benchmark)
     found = _chosen(session, body)
     missing = sorted(set(body.submissions or ()) - {submission.id for submission in found})
     skipped = [Skipped(submission_id=name, why="There is no such submission.") for name in missing]

@@ -575,7 +575,7 @@ def test_without_the_reference_the_first_measured_row_holds():
         ([row_at("ref", reference=True), row_at("a", live=False)], won("a", "ref", 1), ["ref"]),
     ):
         found = find_first_place(rows, [win])
-        assert [each.submission_id for each in found.holdings] == held
+        assert [each.row.submission_id for each in found.holdings] == held
         assert found.holder.submission_id == held[-1]
 
 
