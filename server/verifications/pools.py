@@ -138,7 +138,10 @@ def add_to_pool(
 
 
 def _keep_one(session: Session, pool: Pool) -> None:
-    """Link later submissions of a pool to the earliest. A reference has one in each division."""
+    """Link later submissions of a pool to the earliest. A reference has one in each division.
+
+    A pool of a submission under embargo has no other submission.
+    """
     session.flush()
     found = session.scalars(
         select(Submission)
@@ -149,10 +152,9 @@ def _keep_one(session: Session, pool: Pool) -> None:
         )
         .order_by(Submission.submitted_at, Submission.id)
     )
-    first, *others = found.unique().all() or (None,)
-    for other in others:
-        if first is not None and not (first.embargoed or other.embargoed):
-            link(session, other, first)
+    rows = found.unique().all()
+    for later in rows[1:]:
+        link(session, later, rows[0])
 
 
 def open_pool(session: Session, submission: Submission, benchmark: Benchmark) -> Pool:

@@ -258,6 +258,24 @@ def test_one_that_nobody_trains_keeps_nobody_from_being_trained(submit, digits_s
     assert submit(digits_submission, by=bob).json()["duplicate_of"] is None
 
 
+@pytest.mark.parametrize("is_hidden", [False, True])
+def test_the_later_of_two_in_one_pool_is_a_duplicate(
+    is_hidden, embargo, submit, digits_submission, client, database, bob, olivia, walter
+):
+    ids = [submit(digits_submission).json()["id"]]
+    embargo(timedelta(hours=1) if is_hidden else None)
+    ids.append(submit(digits_submission, by=bob).json()["id"])  # Before the first is trained.
+    for each in ids:
+        measure(ask_for_replay(client, database, each, by=olivia, worker=walter))
+    first, *others = entries(client)
+
+    assert (first["submission_id"], first["rank"]) == (ids[0], 1)
+    assert first["measured_runs"] == (3 if is_hidden else 6)
+    assert [each["duplicate_of"] for each in others] == ([] if is_hidden else [ids[0]])
+    own = client.get(f"{PATH}/{ids[1]}", headers=bob.headers).json()
+    assert own["duplicate_of"] == (None if is_hidden else ids[0])
+
+
 def test_under_an_embargo_each_has_its_own_runs_and_then_the_later_is_a_duplicate(
     embargo, submit, digits_submission, client, database, alice, bob, olivia, walter
 ):
