@@ -7,7 +7,7 @@ A challenger takes first place by a head-to-head with the holder, trained in sta
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from sqlalchemy import and_, exists, func, select
 from sqlalchemy.orm import Session
@@ -44,7 +44,8 @@ MeetingState = Literal["queued", "running", "won", "not_proven", "void", "cancel
 Ended = Literal["withdrawn", "retired"]
 
 
-class Measured(NamedTuple):
+@dataclass(frozen=True)
+class Measured:
     """A measured submission. `figure` ranks it. `submitter` is below 0 for an organisation."""
 
     submission_id: str
