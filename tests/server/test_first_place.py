@@ -124,7 +124,7 @@ def test_the_reference_is_the_first_holder_of_a_board(reference, queued, client)
     assert [each["submission_id"] for each in division["records"]] == [reference]
     page = client.get(f"/submissions/{reference}").text
     assert "10 runs measured the time of the reference." in page
-    assert "supports the claim" not in page
+    assert "agrees with the submitted logs" not in page
 
 
 def fail(job):

@@ -14,7 +14,8 @@ BOARD = "mlperf-v5.1-llama2_70b_lora"
 def take_pictures(site):
     with urlopen(f"{site}/api/v1/verifications?limit=100") as answer:  # noqa: S310  the server that is asked for
         verifications = json.load(answer)["verifications"]
-    replay = next(one["id"] for one in verifications if one["kind"] == "replay")
+    # The demo's own, which has claimed runs.
+    replay = next(one["id"] for one in verifications if one["reason"] == "demo")
     pages = {
         "leaderboard": (f"/benchmarks/{BOARD}", 860),
         "replay": (f"/verifications/{replay}", 1130),

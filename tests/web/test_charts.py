@@ -427,8 +427,8 @@ def test_replay_is_drawn_against_its_ghosts():
     seconds, evaluations = traces(figure, view="seconds"), traces(figure, view="evaluations")
     assert seconds["run 1"]["x"] == [0.2, 0.4]
     assert seconds["run 2"]["x"] == []  # The page fills it as evaluations arrive.
-    assert seconds["claim, mean"]["x"] == pytest.approx([0.3 * j for j in range(1, 9)])
-    assert evaluations["claim, mean"]["x"] == list(range(1, 9))
+    assert seconds["claimed runs, mean"]["x"] == pytest.approx([0.3 * j for j in range(1, 9)])
+    assert evaluations["claimed runs, mean"]["x"] == list(range(1, 9))
     assert "control-point band" not in seconds, "it binds by evaluation"
     assert evaluations["control-point band"]["x"] == list(range(1, 11))
 

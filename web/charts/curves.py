@@ -192,7 +192,7 @@ def ghost_traces(ghost: View, time: TimeFormat) -> list[Trace]:
     """A ghost over seconds, and by evaluation where the replay has the same evaluations."""
     role = ghost["role"]
     whose = "this submission" if ghost["is_own"] else draw.label(ghost["model"])
-    name = "claim, mean" if role == "claim" else f"{whose}, median run"
+    name = "claimed runs, mean" if role == "claim" else f"{whose}, median run"
     beside = [point for point in ghost["points"] if point["index"] is not None]
     places = {
         "seconds": [point["seconds"] / time.scale for point in ghost["points"]],

@@ -235,8 +235,8 @@ LATENCY = Purpose(
         to_do="train and time the model of",
         doing="Training and timing the model of",
         endings={
-            "verified": "The measured latency supports the claim.",
-            "rejected": "The measured latency contradicts the claim.",
+            "verified": "The measured latency agrees with the claimed one.",
+            "rejected": "The measured latency contradicts the claimed one.",
             "": "Inconclusive: the latency could not be confirmed.",
         },
         about="train once and time the model, one item at a time",

@@ -365,9 +365,9 @@ REPLAY = Purpose(
         to_do="replay",
         doing="Replaying",
         endings={
-            "verified": "The replay of {runs} supports the claim.",
-            "rejected": "The replay of {runs} contradicts the claim.",
-            "": "Inconclusive: the replay of {runs} could not confirm the claim.",
+            "verified": "The replay of {runs} agrees with the submitted logs.",
+            "rejected": "The replay of {runs} contradicts the submitted logs.",
+            "": "Inconclusive: the replay of {runs} could not confirm the submitted logs.",
         },
         about="train the reference again as the log submission says",
     ),

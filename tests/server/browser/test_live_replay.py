@@ -54,7 +54,7 @@ def test_replay_is_watched_to_its_verdict(browser, client, replay, make_report, 
         assert page.evaluate(DRAWN) == pytest.approx([0.2 * j for j in range(1, 9)])
         assert page.locator("#announcer").text_content().startswith("Run 1, evaluation")
         assert replay.report(grant, make_report(seeds)).is_success
-        page.wait_for_selector("text=supports the claim.")
+        page.wait_for_selector("text=agrees with the submitted logs.")
         becomes(page, ROWS, 8 * len(seeds))
         assert str(seeds[-1]) in page.locator("[data-live=runs]").inner_text()
         assert page.evaluate("window.isTheSamePage") is True
